@@ -1,0 +1,61 @@
+"""What grading says of a patch."""
+
+from enum import StrEnum
+
+from patchgym.records.base import Record
+
+
+class Outcome(StrEnum):
+    """What became of one test. ``missing``: it was asked for and never reported."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    XFAILED = "xfailed"
+    XPASSED = "xpassed"
+    MISSING = "missing"
+
+
+class Verdict(StrEnum):
+    """``resolved``: every fail-to-pass and pass-to-pass test passed. ``unresolved``: not so. ``tampered``: the results
+    were interfered with. ``invalid``: the patch does not parse or apply. ``timeout``: the patched code did not finish
+    in a time that the proved solution does. ``infra_error``: the grader's own fault, never the agent's."""
+
+    RESOLVED = "resolved"
+    UNRESOLVED = "unresolved"
+    TAMPERED = "tampered"
+    INVALID = "invalid"
+    TIMEOUT = "timeout"
+    INFRA_ERROR = "infra_error"
+
+
+class Tally(Record):
+    """How many of a list of tests passed."""
+
+    passed: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Passed over total; 1.0 for an empty list."""
+        return self.passed / self.total if self.total else 1.0
+
+
+class TestReport(Record):
+    """A verdict with its evidence. ``hidden`` is the part of ``fail_to_pass`` that the agent never saw;
+    ``tampered_paths`` are protected paths that the patch touched and grading restored; ``log`` is the tail of the
+    test output."""
+
+    __test__ = False
+
+    verdict: Verdict
+    tests: dict[str, Outcome]
+    fail_to_pass: Tally
+    pass_to_pass: Tally
+    hidden: Tally
+    tampered_paths: tuple[str, ...] = ()
+    why: str = ""
+    log: str = ""
+    seconds: float
+    grader_version: str
