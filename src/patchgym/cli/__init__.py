@@ -1,1 +1,81 @@
-"""."""
+"""The command line: ``patchgym COMMAND``. One module a command, imported when it is used.
+
+Results go to standard output (with ``--json`` as one JSON document), progress and messages to standard error. Exit
+codes: 0 done; 1 finished, but more failed than allowed; 2 usage or configuration; 3 something is missing on this
+machine; 130 interrupted, after cleaning up.
+"""
+
+import signal
+import sys
+from importlib import import_module
+
+import click
+
+from patchgym.errors import PatchgymError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "loop": "Run the whole closed loop: tasks, rollouts, grading, update, evaluation.",
+    "tasks": "Build and show task sets.",
+    "validate": "Prove a task set again: gold passes, nothing-done fails.",
+    "rollout": "Collect trajectories of a policy on a task set.",
+    "grade": "Grade patches from a file.",
+    "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
+    "doctor": "Say what this machine can do, and what to do about the rest.",
+}
+_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Commands by name, each imported only when it is asked for: ``--help`` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"patchgym.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="patchgym", prog_name="patchgym")
+def _root() -> None:
+    """Reinforcement learning of coding agents on proved tasks, trajectories and rewards.
+
+    Start with: patchgym loop
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        code = _root.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except PatchgymError as error:
+        _say(error)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        print(
+            "\nInterrupted. Everything finished so far is kept; the same command goes on from there.", file=sys.stderr
+        )
+        code = _INTERRUPTED
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(error: PatchgymError) -> None:
+    """What failed, why, and what to do: three lines."""
+    print(f"patchgym: {error.what}", file=sys.stderr)
+    for part in (error.why, error.mend):
+        if part:
+            print(f"  {part}", file=sys.stderr)

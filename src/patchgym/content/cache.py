@@ -10,7 +10,12 @@ from pathlib import Path
 
 from patchgym.errors import StorageError
 
-_FULL = {errno.ENOSPC: "The disk is full.", errno.EDQUOT: "The disk quota is used up.", errno.EROFS: "It is read-only."}
+_FULL = {
+    errno.ENOSPC: "The disk is full.",
+    errno.EDQUOT: "The disk quota is used up.",
+    errno.EFBIG: "The limit for the size of a file is reached.",
+    errno.EROFS: "It is read-only.",
+}
 
 
 def cache_root() -> Path:

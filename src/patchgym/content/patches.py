@@ -1,7 +1,7 @@
 """Patches between trees, in git's format, made and applied without a work tree and without the git program.
 
 Files that are not UTF-8 text travel as ``GIT binary patch`` literals, so that a patch is always valid UTF-8 and always
-applies byte for byte. Application is exact: context must match at the stated line (hunks shift with those before them).
+applies byte for byte. A hunk applies where its old lines stand: at the stated line, else at the nearest place.
 """
 
 import base64
@@ -10,9 +10,8 @@ import re
 import zlib
 from collections.abc import Callable
 
-from dulwich.patch import FilePatch, apply_patch_hunks, git_base85_decode, parse_unified_diff
-
 from patchgym.content.objects import FILE, Entry, ObjectStore
+from patchgym.content.unified import FilePatch, Hunk, parse_patch
 from patchgym.errors import PatchError
 from patchgym.records import Scope
 
@@ -39,20 +38,21 @@ def apply_patch(
     """
     entries = store.entries(tree_id)
     changes: dict[str, Entry | None] = {}
-    for part in _parse(patch):
-        source, target = _paths(part)
-        if not all(allow(path) for path in (source, target) if path is not None):
+    for part in parse_patch(patch):
+        if not all(allow(path) for path in (part.source, part.target) if path is not None):
             continue
-        current = changes.get(source, entries.get(source)) if source is not None else None
-        if source is not None and current is None:
-            raise PatchError(f"The patch does not apply: there is no file {source}")
-        data = store.get(current.id) if current is not None else b""
-        if source is not None and source != target and part.copy_from is None:
-            changes[source] = None
-        if target is not None:
-            changes[target] = Entry(
-                part.new_mode or (current.mode if current else FILE), store.put(_patched(part, data))
-            )
+        current = None
+        if part.source is not None:
+            current = changes.get(part.source, entries.get(part.source))
+            if current is None:
+                raise PatchError(f"The patch does not apply: there is no file {part.source}")
+            if part.source != part.target and not part.copied:
+                changes[part.source] = None
+        elif part.target is not None and changes.get(part.target, entries.get(part.target)) is not None:
+            raise PatchError(f"The patch does not apply: it creates {part.target}, which is there already")
+        if part.target is not None:
+            data = _patched(part, store.get(current.id) if current else b"")
+            changes[part.target] = Entry(part.mode or (current.mode if current else FILE), store.put(data))
     return store.update_tree(tree_id, changes)
 
 
@@ -62,64 +62,45 @@ def patched_paths(patch: str) -> tuple[str, ...]:
     Raises:
         PatchError: it does not parse or leaves the root.
     """
-    return tuple(sorted({path for part in _parse(patch) for path in _paths(part) if path is not None}))
+    found = {path for part in parse_patch(patch) for path in (part.source, part.target) if path is not None}
+    return tuple(sorted(found))
 
 
 def patch_scope(patch: str) -> Scope:
-    """Files, hunks and added plus removed lines of a patch."""
-    parts = _parse(patch)
+    """Files, hunks and added plus removed lines of a patch. A binary file counts as no hunk.
+
+    Raises:
+        PatchError: it does not parse or leaves the root.
+    """
+    parts = parse_patch(patch)
     hunks = [hunk for part in parts for hunk in part.hunks]
-    lines = sum(line[:1] in (b"+", b"-") for hunk in hunks for line in hunk.lines)
-    return Scope(files=len(parts), hunks=len(hunks), lines=lines)
-
-
-def _parse(patch: str) -> list[FilePatch]:
-    data = patch.encode("utf-8", "surrogateescape")
-    if not data.strip():
-        return []
-    try:
-        parts = parse_unified_diff(data)
-    except (ValueError, IndexError, AssertionError) as error:
-        raise PatchError("The patch does not parse", why=str(error)) from error
-    if not parts:
-        raise PatchError("The patch does not parse", why="It names no file (no diff header was found).")
-    return parts
-
-
-def _paths(part: FilePatch) -> tuple[str | None, str | None]:
-    """(source, target), relative and inside the root; None for /dev/null."""
-    source = part.rename_from or part.copy_from or part.old_path
-    target = part.rename_to or part.copy_to or part.new_path
-    return _safe(source), _safe(target)
-
-
-def _safe(raw: bytes | None) -> str | None:
-    if raw is None:
-        return None
-    path = raw.decode("utf-8", "surrogateescape")
-    parts = path.split("/")
-    if path.startswith("/") or "\0" in path or any(part in ("", ".", "..", ".git") for part in parts):
-        raise PatchError(f"The patch names the path {path!r}, which is not inside the workspace")
-    return path
+    return Scope(files=len(parts), hunks=len(hunks), lines=sum(hunk.changed for hunk in hunks))
 
 
 def _patched(part: FilePatch, data: bytes) -> bytes:
-    name = (part.new_path or part.old_path or b"?").decode("utf-8", "replace")
-    if part.binary:
-        if part.binary_new is None or part.binary_new_delta:
+    if part.literal is not None:
+        return part.literal
+    lines = _lines(data)
+    shift = 0
+    for hunk in part.hunks:
+        place = _place(lines, hunk, hunk.start + shift)
+        if place is None:
             raise PatchError(
-                f"The patch holds no usable binary content for {name}", mend="Make it with git diff --binary."
+                f"The patch does not apply to {part.source or part.target}",
+                why=f"The lines that the hunk at line {hunk.start + 1} expects are not there.",
             )
-        try:
-            return zlib.decompress(git_base85_decode(part.binary_new))
-        except (ValueError, zlib.error) as error:
-            raise PatchError(f"The patch's binary content for {name} is damaged", why=str(error)) from error
-    if not part.hunks:
-        return data
-    lines = apply_patch_hunks(part, data.splitlines(keepends=True) if b"\r" not in data else _lines(data))
-    if lines is None:
-        raise PatchError(f"The patch does not apply to {name}", why="The lines that it expects are not there.")
+        lines[place : place + len(hunk.old)] = hunk.new
+        shift = place - hunk.start + len(hunk.new) - len(hunk.old)
     return b"".join(lines)
+
+
+def _place(lines: list[bytes], hunk: Hunk, expected: int) -> int | None:
+    """Where the hunk's old lines stand, nearest to where they are expected."""
+    size = len(hunk.old)
+    if not size:
+        return expected if 0 <= expected <= len(lines) else None
+    places = [at for at in range(len(lines) - size + 1) if tuple(lines[at : at + size]) == hunk.old]
+    return min(places, key=lambda at: abs(at - expected), default=None)
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -1,1 +1,16 @@
-"""."""
+"""Collecting trajectories: every task, several samples each, concurrently, resumably."""
+
+from patchgym.rollout.collect import Collector, Phase, RolloutSettings
+from patchgym.rollout.policies import PolicyOptions, PolicySource, open_policy
+from patchgym.rollout.summary import RunCounts, count_run
+
+__all__ = [
+    "Collector",
+    "Phase",
+    "PolicyOptions",
+    "PolicySource",
+    "RolloutSettings",
+    "RunCounts",
+    "count_run",
+    "open_policy",
+]

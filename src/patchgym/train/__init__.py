@@ -1,1 +1,42 @@
-"""."""
+"""Policy updates from trajectories: rows as sampled, advantages, losses, one training loop, published checkpoints.
+
+::
+
+    trajectories -> rows.imitation_rows       -> objectives.Imitation      \\
+                                                                             trainer.train -> checkpoint directory
+    trajectories -> groups.policy_gradient_rows -> objectives.PolicyGradient /
+
+``sft`` and ``grpo`` are the whole way. Importing this package does not import torch; calling them does.
+"""
+
+from patchgym.train.report import (
+    DivergenceError,
+    GrpoSettings,
+    OnStep,
+    SamplerGap,
+    SftSettings,
+    StepReport,
+    TrainSettings,
+    UpdateReport,
+)
+from patchgym.train.rows import Reason, RowSet, TokenRow, demonstration_rows, imitation_rows, rows_from_trajectory
+from patchgym.train.update import grpo, sft
+
+__all__ = [
+    "DivergenceError",
+    "GrpoSettings",
+    "OnStep",
+    "Reason",
+    "RowSet",
+    "SamplerGap",
+    "SftSettings",
+    "StepReport",
+    "TokenRow",
+    "TrainSettings",
+    "UpdateReport",
+    "demonstration_rows",
+    "grpo",
+    "imitation_rows",
+    "rows_from_trajectory",
+    "sft",
+]

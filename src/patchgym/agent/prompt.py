@@ -1,0 +1,68 @@
+"""What the agent is told at the start, and how its actions are read, in either protocol."""
+
+import json
+from collections.abc import Sequence
+
+from patchgym.agent.tools import TOOLS
+from patchgym.policy import ProtocolError, parse_action
+from patchgym.records import Action, Message, TaskView
+
+_ROLE = "You fix a bug in a Python repository. Do not edit tests."
+
+_PLAIN = """Each turn, write one action. A value of several lines stands between <<< and >>>:
+tool: edit_file
+path: shop/cart.py
+old:
+<<<
+    total = 1
+>>>
+new:
+<<<
+    total = 0
+>>>
+Tools:
+"""
+
+
+def opening(view: TaskView, *, native: bool) -> tuple[Message, ...]:
+    """The system message and the instruction. With ``native`` the tools are told of by the endpoint itself."""
+    system = _ROLE if native else f"{_ROLE} {_PLAIN}" + "\n".join(_tool_line(name) for name in TOOLS)
+    return (Message(role="system", content=system), Message(role="user", content=view.instruction))
+
+
+def read_action(message: Message) -> Action:
+    """The action of an assistant message: its first native tool call, else the plain-text protocol.
+
+    Raises:
+        ProtocolError: there is none that can be read.
+    """
+    if not message.tool_calls:
+        return parse_action(message.content)
+    call = message.tool_calls[0]
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError:
+        raise ProtocolError(f"The arguments of {call.name} are not JSON.") from None
+    if not isinstance(arguments, dict):
+        raise ProtocolError(f"The arguments of {call.name} are no JSON object.")
+    return Action(tool=call.name, arguments=arguments)
+
+
+def answers(message: Message, shown: str) -> tuple[Message, ...]:
+    """The messages that carry an observation back: one for each tool call, of which only the first is done, or one of
+    the user."""
+    calls: Sequence[str] = [call.id for call in message.tool_calls]
+    if not calls:
+        return (Message(role="user", content=shown),)
+    first, *others = calls
+    refused = "Not done: one tool call a turn."
+    return (
+        Message(role="tool", content=shown, tool_call_id=first),
+        *(Message(role="tool", content=refused, tool_call_id=call) for call in others),
+    )
+
+
+def _tool_line(name: str) -> str:
+    tool = TOOLS[name]
+    arguments = [*tool.required, *(f"[{argument}]" for argument in tool.optional)]
+    return f"{' '.join([name, *arguments])} - {tool.description}"

@@ -1,0 +1,185 @@
+"""The collector: tasks and a policy in, final trajectories in the run directory out."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from patchgym.agent import Episode, EpisodeSettings, run_episode
+from patchgym.config import Settings
+from patchgym.content import diff_trees, patch_scope
+from patchgym.errors import SandboxError
+from patchgym.grading import Grader
+from patchgym.records import (
+    Environment,
+    Fault,
+    PolicyRef,
+    Reward,
+    Sampling,
+    StopReason,
+    Task,
+    TestReport,
+    Timing,
+    Trajectory,
+    Verdict,
+)
+from patchgym.reward import RewardSettings, score
+from patchgym.rollout.policies import PolicySource
+from patchgym.sandbox import SandboxFactory
+from patchgym.store import RunDirectory
+from patchgym.testrun import sandbox_spec
+
+
+class RolloutSettings(Settings):
+    """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message."""
+
+    concurrency: int = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 256
+    protocol_errors: int = 3
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run: its name, its tasks, and how many samples of each."""
+
+    name: str
+    tasks: Sequence[Task]
+    samples: int
+
+
+class Collector:
+    """Collects the trajectories of one run.
+
+    The run's object store must hold the tasks' trees, and ``factory`` must make its sandboxes from that store;
+    ``build`` gives the directory of a built environment (blocking; called in threads).
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        factory: SandboxFactory,
+        build: Callable[[Environment], Path],
+        rewards: RewardSettings,
+        seed: int,
+    ) -> None:
+        self._run, self._factory, self._build = run, factory, build
+        self._rewards, self._seed = rewards, seed
+        self._grader = Grader(factory, run.objects, build)
+
+    async def collect(
+        self,
+        phase: Phase,
+        source: PolicySource,
+        settings: RolloutSettings,
+        on_final: Callable[[Trajectory], None] = lambda trajectory: None,
+    ) -> list[Trajectory]:
+        """Make every trajectory of ``phase`` that the run does not have yet, and return all of them.
+
+        ``on_final`` is called with each one that is made here. The order in which they become final is not fixed.
+
+        Raises:
+            PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+        """
+        have = {trajectory.id for trajectory in self._run.phase(phase.name)}
+        wanted = [
+            (task, sample)
+            for sample in range(phase.samples)
+            for task in phase.tasks
+            if _trajectory_id(phase.name, task, sample) not in have
+        ]
+        gate = asyncio.Semaphore(settings.concurrency)
+
+        async def one(task: Task, sample: int) -> None:
+            async with gate:
+                trajectory = await self._rollout(phase.name, task, sample, source, settings)
+            self._run.append(trajectory)
+            on_final(trajectory)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task, sample in wanted:
+                    group.create_task(one(task, sample))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        return self._run.phase(phase.name)
+
+    async def _rollout(
+        self, phase: str, task: Task, sample: int, source: PolicySource, settings: RolloutSettings
+    ) -> Trajectory:
+        started_at, clock = datetime.now(UTC), time.monotonic()
+        trajectory_id = _trajectory_id(phase, task, sample)
+        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{trajectory_id}".encode()).digest()[:4], "big")
+        sampling = Sampling(
+            temperature=settings.temperature, top_p=settings.top_p, max_tokens=settings.max_tokens, seed=seed
+        )
+        version = source.version
+        episode = await self._episode(
+            task, trajectory_id, source, EpisodeSettings(sampling=sampling, protocol_errors=settings.protocol_errors)
+        )
+        patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
+        graded_from = time.monotonic()
+        report = await self._grader.grade(task, patch) if not episode.faults else None
+        if report is not None and report.verdict is Verdict.INFRA_ERROR:
+            episode.faults.append(Fault(kind="SandboxError", where="grading", message=report.why))
+        sound = not episode.faults
+        return Trajectory(
+            id=trajectory_id,
+            phase=phase,
+            task_id=task.id,
+            task_hash=task.content_hash(),
+            group_id=f"{phase}/{task.id}",
+            sample_index=sample,
+            policy=PolicyRef(spec=source.spec, version=version),
+            sandbox=self._factory.kind,
+            steps=tuple(episode.steps),
+            final_state=episode.final_state,
+            final_patch=patch,
+            stop=episode.stop,
+            status="completed" if sound else "infra_error",
+            faults=tuple(episode.faults),
+            report=report,
+            reward=self._reward(task, report, episode, patch) if sound and report is not None else None,
+            reward_trusted=sound,
+            in_baseline=sound,
+            timing=Timing(
+                started_at=started_at,
+                total_seconds=time.monotonic() - clock,
+                sampling_seconds=episode.sampling_seconds,
+                acting_seconds=episode.acting_seconds,
+                grading_seconds=time.monotonic() - graded_from,
+            ),
+        )
+
+    async def _episode(
+        self, task: Task, trajectory_id: str, source: PolicySource, settings: EpisodeSettings
+    ) -> Episode:
+        built = await asyncio.to_thread(self._build, task.environment)
+        journal = self._run.journal(trajectory_id)
+        try:
+            sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built))
+        except SandboxError as error:
+            fault = Fault(kind=type(error).__name__, where="sandbox", message=str(error))
+            return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
+        try:
+            policy = source.for_task(task)
+            return await run_episode(task.view(), sandbox, policy, self._run.objects, settings, on_step=journal.append)
+        finally:
+            await sandbox.close()
+
+    def _reward(self, task: Task, report: TestReport, episode: Episode, patch: str) -> Reward:
+        return score(report, episode.steps, patch_scope(patch), task.scope, task.limits, self._rewards)
+
+
+def _trajectory_id(phase: str, task: Task, sample: int) -> str:
+    return f"{phase}.{task.id}.{sample}"
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group: the one that made the others be cancelled."""
+    inner = errors.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,394 @@
+"""An overlay's layers read and written from outside, without mounting them.
+
+The upper layer holds what changed: files, folders that merge with those below, *whiteouts* (character device 0:0: the
+name is gone) and *opaque* folders (an extended attribute: nothing below shows through). Nothing may run in the sandbox
+while these functions work; even so no symbolic link is ever followed by the kernel.
+"""
+
+import errno
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchgym.content import Entry, ObjectStore, disk_errors
+from patchgym.sandbox.protocol import WORKSPACE
+
+SKIPPED = frozenset((".git", "__pycache__"))
+_OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
+_DEEPEST, _LONGEST, _LINKS = 100, 3500, 40
+_SETTLED_NS = 50_000_000
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder of the merged view: its name, mode, and a descriptor in each layer that has it, topmost first."""
+
+    name: str
+    mode: int
+    layers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class _File:
+    """Anything else of the merged view: the descriptor of the folder that holds it, its name and what lstat says."""
+
+    folder: int
+    name: str
+    info: os.stat_result
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a path leads: the folders on the way, then a file, or the names that do not exist (none for a folder)."""
+
+    folders: list[_Folder]
+    file: _File | None
+    missing: list[str]
+
+
+class Overlay:
+    """One upper layer over read-only ones (``lowers``, topmost first)."""
+
+    def __init__(self, upper: Path, lowers: Sequence[Path]) -> None:
+        self.upper = upper
+        self.lowers = list(lowers)
+        self._hashed: dict[str, tuple[tuple[int, ...], Entry]] = {}
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises as ``Sandbox.read``."""
+        with ExitStack() as stack:
+            place = self._resolve(path, stack)
+            if place.file is None:
+                raise _error(FileNotFoundError if place.missing else IsADirectoryError, path)
+            if not stat.S_ISREG(place.file.info.st_mode):
+                raise PermissionError(errno.EPERM, "not a regular file", path)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(place.file.name, flags, dir_fd=place.file.folder), "rb") as file:
+                return file.read()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace a file in the upper layer. Raises as ``Sandbox.write``; StorageError on a full disk."""
+        refused: PermissionError | None = None
+        with ExitStack() as stack, disk_errors(self.upper):
+            try:
+                self._write(path, data, stack)
+            except PermissionError as error:
+                refused = error  # the workspace's own permissions, not this machine's disk
+        if refused is not None:
+            raise refused
+
+    def changes(self, store: ObjectStore) -> dict[str, Entry | None]:
+        """What the upper layer changes, by path: the new file (stored), or None for one that is gone.
+
+        ``.git``, ``__pycache__``, devices, sockets and pipes are left out, as are folders deeper than 100 levels or
+        with paths beyond 3,500 bytes. Files that did not change since the last call are not read again.
+        """
+        found: dict[str, Entry | None] = {}
+        hashed: dict[str, tuple[tuple[int, ...], Entry]] = {}
+        pending = [(str(self.upper), "", [str(lower) for lower in self.lowers])]
+        while pending:
+            folder, prefix, lowers = pending.pop()
+            for entry, info in _scan(folder):
+                if entry.name in SKIPPED:
+                    continue
+                path = prefix + entry.name
+                below, covered = _shown(lowers, entry.name)
+                if stat.S_ISDIR(info.st_mode):
+                    if covered is not None:
+                        found[path] = None
+                    if _is_opaque(entry.path):
+                        found.update(dict.fromkeys(_files(below, path)))
+                        below = []
+                    if path.count("/") < _DEEPEST and len(os.fsencode(path)) < _LONGEST:
+                        pending.append((entry.path, path + "/", below))
+                elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+                    found[path] = self._entry(store, path, entry.path, info, hashed)
+                else:
+                    found.update(dict.fromkeys(_files(below, path)))
+                    if covered is not None:
+                        found[path] = None
+        self._hashed = hashed
+        return found
+
+    def copy_upper(self, target: Path) -> None:
+        """Copy the upper layer into the existing, empty directory ``target``, whiteouts and opaque folders included.
+
+        Raises:
+            StorageError: the disk is full.
+        """
+        with disk_errors(target):
+            pending = [(str(self.upper), str(target))]
+            while pending:
+                folder, copy = pending.pop()
+                for entry, info in _scan(folder):
+                    path = f"{copy}/{entry.name}"
+                    if stat.S_ISDIR(info.st_mode):
+                        os.mkdir(path)
+                        if _is_opaque(entry.path):
+                            os.setxattr(path, _OPAQUE[0], b"y")
+                        if len(os.fsencode(entry.path)) < _LONGEST:
+                            pending.append((entry.path, path))
+                        os.chmod(path, stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
+                    elif stat.S_ISLNK(info.st_mode):
+                        os.symlink(os.readlink(entry.path), path)
+                    elif _is_whiteout(info):
+                        make_whiteout(path)
+                    elif stat.S_ISREG(info.st_mode):
+                        _copy_file(entry.path, path, info)
+
+    def _entry(
+        self,
+        store: ObjectStore,
+        path: str,
+        place: str,
+        info: os.stat_result,
+        hashed: dict[str, tuple[tuple[int, ...], Entry]],
+    ) -> Entry:
+        key = (info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        known = self._hashed.get(path)
+        if known is None or known[0] != key:
+            now = time.time_ns()
+            with _readable(place, info):
+                entry = store.entry_of(Path(place))
+            assert entry is not None
+            known = (key, entry)
+            if now - info.st_ctime_ns < _SETTLED_NS:
+                return entry  # so fresh that another change could leave the same times: not to be relied on
+        hashed[path] = known
+        return known[1]
+
+    def _resolve(self, path: str, stack: ExitStack) -> _Place:
+        """Walk a path through the merged view. Links are resolved here, by name, and never leave the workspace."""
+        roots = []
+        for index, layer in enumerate((self.upper, *self.lowers)):
+            roots.append((index, os.open(layer, _OPEN_FOLDER)))
+            stack.callback(os.close, roots[-1][1])
+        folders = [_Folder("", 0o755, tuple(roots))]
+        pending, links = _parts(path, path, folders), 0
+        while pending:
+            name = pending.pop(0)
+            if name == "..":
+                if len(folders) == 1:
+                    raise _error(PermissionError, path)
+                folders.pop()
+                continue
+            found = _step(folders[-1], name, stack)
+            if isinstance(found, _Folder):
+                folders.append(found)
+            elif found is None:
+                if ".." in pending:
+                    raise _error(FileNotFoundError, path)
+                return _Place(folders, None, [name, *pending])
+            elif stat.S_ISLNK(found.info.st_mode):
+                links += 1
+                if links > _LINKS:
+                    raise PermissionError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                pending[:0] = _parts(os.readlink(name, dir_fd=found.folder), path, folders)
+            elif pending:
+                raise _error(NotADirectoryError, path)
+            else:
+                return _Place(folders, found, [name])
+        return _Place(folders, None, [])
+
+    def _write(self, path: str, data: bytes, stack: ExitStack) -> None:
+        place = self._resolve(path, stack)
+        if not place.missing:
+            raise _error(IsADirectoryError, path)
+        folder = place.folders[0].layers[0][1]
+        for step in place.folders[1:]:
+            index, descriptor = step.layers[0]
+            folder = descriptor if index == 0 else _make_folder(folder, step.name, step.mode, stack)
+        for name in place.missing[:-1]:
+            folder = _make_folder(folder, name, 0o755, stack)
+        mode = stat.S_IMODE(place.file.info.st_mode) & 0o777 if place.file else 0o644
+        _replace_file(folder, place.missing[-1], data, mode)
+
+
+def make_whiteout(path: str | Path) -> None:
+    """Mark a name as gone. The kernel lets anyone do so, on any file system but an overlay.
+
+    Raises:
+        OSError: this file system does not allow it.
+    """
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(0, 0))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a directory that untrusted code wrote into: any depth, any permissions. An absent one is fine.
+
+    Each folder is moved up beside the first before it is emptied, so that no path grows long and nothing recurses.
+    """
+    if not folder.is_dir():
+        return
+    count, pending = 0, [str(folder)]
+    for place in pending:
+        os.chmod(place, 0o700)
+        with os.scandir(place) as entries:
+            found = list(entries)
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                count += 1
+                pending.append(f"{folder}/.{count}-{secrets.token_hex(4)}")
+                os.chmod(entry.path, 0o700)
+                os.rename(entry.path, pending[-1])
+            else:
+                os.unlink(entry.path)
+    for place in reversed(pending):
+        os.rmdir(place)
+
+
+def _error(kind: type[OSError], path: str) -> OSError:
+    codes = {
+        FileNotFoundError: errno.ENOENT,
+        IsADirectoryError: errno.EISDIR,
+        NotADirectoryError: errno.ENOTDIR,
+        PermissionError: errno.EACCES,
+    }
+    return kind(codes[kind], os.strerror(codes[kind]), path)
+
+
+def _parts(target: str, path: str, folders: list[_Folder]) -> list[str]:
+    """The names that a path or a link's target goes through; an absolute one starts again at the workspace."""
+    if "\0" in target:
+        raise _error(FileNotFoundError, path)
+    if target.startswith("/"):
+        inside = f"{target}/".startswith(f"{WORKSPACE}/")
+        if not inside:
+            raise _error(PermissionError, path)
+        del folders[1:]
+        target = target[len(WORKSPACE) :]
+    return [part for part in target.split("/") if part not in ("", ".")]
+
+
+def _step(folder: _Folder, name: str, stack: ExitStack) -> _Folder | _File | None:
+    layers: list[tuple[int, int]] = []
+    mode = 0
+    for index, descriptor in folder.layers:
+        try:
+            info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if _is_whiteout(info):
+            break
+        if not stat.S_ISDIR(info.st_mode):
+            if not layers:
+                return _File(descriptor, name, info)
+            break
+        mode = mode if layers else stat.S_IMODE(info.st_mode)
+        layers.append((index, os.open(name, _OPEN_FOLDER, dir_fd=descriptor)))
+        stack.callback(os.close, layers[-1][1])
+        if _is_opaque(layers[-1][1]):
+            break
+    return _Folder(name, mode, tuple(layers)) if layers else None
+
+
+def _make_folder(parent: int, name: str, mode: int, stack: ExitStack) -> int:
+    """Make a folder in the upper layer; where a whiteout stands, what it hides stays hidden."""
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+        hidden = False
+    except FileExistsError:
+        os.unlink(name, dir_fd=parent)
+        os.mkdir(name, mode, dir_fd=parent)
+        hidden = True
+    folder = os.open(name, _OPEN_FOLDER, dir_fd=parent)
+    stack.callback(os.close, folder)
+    os.fchmod(folder, mode)
+    if hidden:
+        os.setxattr(folder, _OPAQUE[0], b"y")
+    return folder
+
+
+def _replace_file(folder: int, name: str, data: bytes, mode: int) -> None:
+    partial = f".patchgym-{secrets.token_hex(8)}"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(descriptor, mode)
+        os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(partial, dir_fd=folder)
+        raise
+
+
+def _shown(folders: list[str], name: str) -> tuple[list[str], str | None]:
+    """What lower layers show under a name: the folders that merge there, or else the one file."""
+    found: list[str] = []
+    for folder in folders:
+        path = f"{folder}/{name}"
+        try:
+            info = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if _is_whiteout(info):
+            break
+        if not stat.S_ISDIR(info.st_mode):
+            return found, None if found else path
+        found.append(path)
+        if _is_opaque(path):
+            break
+    return found, None
+
+
+def _files(folders: list[str], path: str) -> Iterator[str]:
+    """The path of every file in merged lower folders that stand for ``path``."""
+    pending = [(folders, path)]
+    while pending:
+        merged, prefix = pending.pop()
+        for name in {name for folder in merged for name in os.listdir(folder)} - SKIPPED:
+            below, file = _shown(merged, name)
+            if file is not None:
+                yield f"{prefix}/{name}"
+            if below:
+                pending.append((below, f"{prefix}/{name}"))
+
+
+def _scan(folder: str) -> list[tuple[os.DirEntry[str], os.stat_result]]:
+    """A folder's entries with what lstat says. One that the sandbox's user locked against itself is unlocked."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+    with os.scandir(folder) as entries:
+        return [(entry, entry.stat(follow_symlinks=False)) for entry in entries]
+
+
+@contextmanager
+def _readable(path: str, info: os.stat_result) -> Iterator[None]:
+    """Lend ourselves the permission to read a file that the sandbox's user took away from itself."""
+    lacking = stat.S_ISREG(info.st_mode) and not os.access(path, os.R_OK)
+    if lacking:
+        os.chmod(path, stat.S_IMODE(info.st_mode) | stat.S_IRUSR)
+    try:
+        yield
+    finally:
+        if lacking:
+            os.chmod(path, stat.S_IMODE(info.st_mode))
+
+
+def _copy_file(path: str, copy: str, info: os.stat_result) -> None:
+    with _readable(path, info), open(path, "rb") as source, open(copy, "xb") as target:
+        while os.sendfile(target.fileno(), source.fileno(), None, 1 << 24):
+            pass
+    os.chmod(copy, stat.S_IMODE(info.st_mode))
+    os.utime(copy, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def _is_whiteout(info: os.stat_result) -> bool:
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
+
+
+def _is_opaque(place: str | int) -> bool:
+    for name in _OPAQUE:
+        try:
+            if os.getxattr(place, name) == b"y":
+                return True
+        except OSError:
+            continue
+    return False

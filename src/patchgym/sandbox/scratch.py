@@ -1,0 +1,102 @@
+"""Folders for upper layers, private to this process, and the removal of what a killed process left.
+
+The owner of a scratch folder holds a lock on it. The kernel drops the lock when the owner is gone, however it ended and
+in whatever pid namespace it ran: a folder whose lock is free belongs to nobody.
+"""
+
+import fcntl
+import os
+import secrets
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from patchgym.content import disk_errors
+from patchgym.sandbox.limits import Mechanism, remove_group
+from patchgym.sandbox.overlay import remove_tree
+
+PREFIX = "patchgym-"
+_GROUPS = "groups"
+
+
+class Scratch:
+    """One locked folder ``patchgym-<pid>-<random>`` under ``parent``, removed by ``close``, when nothing refers to it
+    any more, or at exit. Control groups of its sandboxes carry its name, and it records where they are made."""
+
+    def __init__(self, parent: Path, mechanism: Mechanism) -> None:
+        """Make the folder; what dead processes left beside it is swept away first.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        sweep(parent)
+        self._count = 0
+        with disk_errors(parent):
+            self.path, lock = _make_locked(parent)
+            groups = "\n".join(os.fspath(folder) for folder in mechanism.parents)
+            (self.path / _GROUPS).write_text(groups, encoding="utf-8", errors="surrogateescape")
+        self._finalizer = weakref.finalize(self, _discard, self.path, lock, os.getpid())
+
+    def new_name(self) -> str:
+        """A name for one sandbox, unique on this machine."""
+        self._count += 1
+        return f"{self.path.name}-{self._count}"
+
+    def close(self) -> None:
+        """Remove the folder. May be called twice."""
+        self._finalizer()
+
+
+def folders() -> list[Path]:
+    """Where scratch folders may go, best first: the temporary directory, then memory-backed ones."""
+    named = [tempfile.gettempdir(), "/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "")]
+    return [Path(name) for name in dict.fromkeys(named) if name and os.access(name, os.W_OK | os.X_OK)]
+
+
+def sweep(parent: Path) -> None:
+    """Remove the scratch folders and control groups under ``parent`` whose owner is gone."""
+    for folder in parent.glob(f"{PREFIX}*-*"):
+        with suppress(OSError):
+            lock = _lock(folder)
+            if lock is not None:
+                _remove(folder)
+                os.close(lock)
+
+
+def _make_locked(parent: Path) -> tuple[Path, int]:
+    while True:
+        path = parent / f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        path.mkdir(mode=0o700)
+        lock = _lock(path)
+        if lock is not None:
+            return path, lock
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None when another has it, or removed the folder meanwhile."""
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        return None
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), folder.stat()):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
+
+
+def _discard(folder: Path, lock: int, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child inherits the object, not the folder
+        _remove(folder)
+        os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        for parent in (folder / _GROUPS).read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+            for group in Path(parent).glob(f"{folder.name}-*"):
+                remove_group(group)
+    remove_tree(folder)

@@ -1,0 +1,209 @@
+"""The run directory: the only code that knows where things lie in it."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Self
+
+from pydantic import JsonValue
+
+from patchgym.config import differing_keys
+from patchgym.content import ObjectStore, disk_errors
+from patchgym.errors import ConfigError, DataError, UsageError
+from patchgym.records import RunManifest, Step, Trajectory
+from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
+
+
+class Journal:
+    """The steps of one trajectory in the making."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, step: Step) -> None:
+        """Write a step and wait until it is on disk.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        append_line(self._path, step.model_dump_json())
+
+
+class RunDirectory:
+    """A run directory, open for writing (``open_for_writing``, one process at a time) or for reading (``read``).
+
+    ``problems`` names each line that could not be read and what was repaired on opening.
+    """
+
+    def __init__(self, path: Path, manifest: RunManifest, lock: int | None) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.problems: list[str] = []
+        self.objects = ObjectStore(path / "objects")
+        self._lock = lock
+        self._trajectories: dict[str, Trajectory] = {}
+
+    @classmethod
+    def open_for_writing(cls, path: Path, manifest: RunManifest) -> Self:
+        """Start a run at ``path``, or go on with the one that is there.
+
+        Raises:
+            ConfigError: the run there was made with another configuration or other tasks; the message names the keys.
+            UsageError: another process writes to it, or ``path`` holds something else.
+            DataError: it is damaged beyond the last line.
+            StorageError: the disk is full or not writable.
+        """
+        with disk_errors(path):
+            if path.exists() and not path.is_dir():
+                raise UsageError(f"{path} is a file, not a run directory", mend="Choose another --out.")
+            path.mkdir(parents=True, exist_ok=True)
+            foreign = {entry.name for entry in path.iterdir()} - {"lock", "run.json.tmp"}
+            if foreign and "run.json" not in foreign:
+                raise UsageError(f"{path} holds other files and no run", mend="Choose an empty folder for --out.")
+            lock = _locked(path)
+            try:
+                kept = _read_manifest(path) if (path / "run.json").is_file() else None
+                if kept is None:
+                    _write_whole(path / "run.json", manifest.model_dump_json(indent=1))
+                else:
+                    _must_be_the_same(path, kept, manifest)
+                run = cls(path, kept or manifest, lock)
+                run._repair()
+                run._load()
+            except BaseException:
+                os.close(lock)
+                raise
+        return run
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Open a run for reading.
+
+        Raises:
+            UsageError: there is no run at ``path``.
+            DataError: its manifest is damaged or of another version.
+        """
+        if not (path / "run.json").is_file():
+            raise UsageError(f"There is no run at {path}", mend="Name a directory that holds a run.json.")
+        run = cls(path, _read_manifest(path), None)
+        run._load()
+        return run
+
+    @property
+    def trajectories(self) -> list[Trajectory]:
+        """Every final trajectory, in the order in which they became final."""
+        return list(self._trajectories.values())
+
+    def phase(self, name: str) -> list[Trajectory]:
+        """The trajectories of one phase, by task and sample index."""
+        found = [trajectory for trajectory in self._trajectories.values() if trajectory.phase == name]
+        return sorted(found, key=lambda trajectory: (trajectory.task_id, trajectory.sample_index))
+
+    def journal(self, trajectory_id: str) -> Journal:
+        """A fresh journal for a trajectory that is about to be made."""
+        path = self.path / "journal" / f"{trajectory_id}.jsonl"
+        with disk_errors(path):
+            path.parent.mkdir(exist_ok=True)
+            path.unlink(missing_ok=True)
+        return Journal(path)
+
+    def append(self, trajectory: Trajectory) -> None:
+        """Make a trajectory final. A second one with the same id is refused.
+
+        Raises:
+            DataError: the id is there already.
+            StorageError: the disk is full or not writable.
+        """
+        if trajectory.id in self._trajectories:
+            raise DataError(f"Trajectory {trajectory.id} is final already")
+        append_line(self.path / "trajectories.jsonl", trajectory.to_line())
+        self._trajectories[trajectory.id] = trajectory
+        (self.path / "journal" / f"{trajectory.id}.jsonl").unlink(missing_ok=True)
+
+    def log_metrics(self, values: dict[str, JsonValue]) -> None:
+        """Append one object to ``metrics.jsonl``.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        append_line(self.path / "metrics.jsonl", json.dumps(values, allow_nan=False))
+
+    def metrics(self) -> list[dict[str, JsonValue]]:
+        """Every object of ``metrics.jsonl``."""
+        return [json.loads(line) for line in read_lines(self.path / "metrics.jsonl")]
+
+    def write_report(self, name: str, content: str) -> Path:
+        """Write a whole file (``report.json``, say) all at once.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        with disk_errors(self.path):
+            _write_whole(self.path / name, content)
+        return self.path / name
+
+    def close(self) -> None:
+        """Give up the right to write. May be called twice."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _repair(self) -> None:
+        for name in ("trajectories.jsonl", "metrics.jsonl"):
+            torn = cut_torn_line(self.path / name)
+            if torn:
+                self.problems.append(f"{name}: removed {len(torn)} bytes of a line that was never finished")
+        for path in sorted((self.path / "journal").glob("*.jsonl")):
+            path.rename(path.with_suffix(".interrupted"))
+            self.problems.append(f"{path.stem}: was interrupted and is made again")
+
+    def _load(self) -> None:
+        path = self.path / "trajectories.jsonl"
+        for number, line in enumerate(read_lines(path), start=1):
+            where = f"{path.name}, line {number}"
+            try:
+                trajectory = Trajectory.from_line(line, where=where)
+            except DataError as error:
+                self.problems.append(f"{error.what}; the line is left out")
+                continue
+            if trajectory.id in self._trajectories:
+                self.problems.append(f"{where}: trajectory {trajectory.id} again; the first one counts")
+                continue
+            self._trajectories[trajectory.id] = trajectory
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UsageError(f"Another process writes to {path}", mend="Wait for it, or choose another --out.") from None
+    return lock
+
+
+def _read_manifest(path: Path) -> RunManifest:
+    return RunManifest.from_line((path / "run.json").read_bytes(), where=f"{path}/run.json")
+
+
+def _write_whole(path: Path, content: str) -> None:
+    scratch = path.with_name(path.name + ".tmp")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(content + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+def _must_be_the_same(path: Path, kept: RunManifest, wanted: RunManifest) -> None:
+    parts = ("command", "config", "task_hashes", "seed")
+    old, new = ({part: getattr(manifest, part) for part in parts} for manifest in (kept, wanted))
+    keys = differing_keys(old, new)
+    if keys:
+        shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+        raise ConfigError(
+            f"The run at {path} was started with other settings",
+            why=f"These differ: {shown}.",
+            mend="Repeat the old settings to resume it, or choose another --out.",
+        )

@@ -1,0 +1,134 @@
+"""Candidates: a release with something wrong in it, and the patch that mends it. Nothing is proved yet."""
+
+import ast
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from patchgym.content import Entry, ObjectStore, diff_trees
+from patchgym.records import Source
+from patchgym.tasks.mutation import Mutation, mutations
+from patchgym.tasks.packages import Release, with_tests_of
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A task in the making. ``broken`` and ``healthy`` are trees with the same, whole test suite; ``gold_patch`` turns
+    the first into the second; ``functions`` are ``path:qualified name`` of what it changes."""
+
+    id: str
+    release: Release
+    source: Source
+    broken: str
+    healthy: str
+    gold_patch: str
+    functions: frozenset[str]
+
+
+def synthetic_candidates(
+    release: Release,
+    objects: ObjectStore,
+    *,
+    operators: Collection[str],
+    max_function_lines: int,
+    seed: int,
+    wanted: Callable[[str], bool],
+) -> Iterator[Candidate]:
+    """Planted bugs in a release, in an order that ``seed`` decides: one function after another, and in each the operator
+    that was used least so far, so that the first few differ as much as they can. ``wanted`` says of a function
+    (``path:qualified name``) whether it may be broken."""
+    draw = random.Random(f"{seed}/{release.label}")
+    by_function: dict[str, list[Mutation]] = {}
+    for path, entry in sorted(objects.entries(release.tree).items()):
+        if release.package.is_source(path):
+            source = objects.get(entry.id).decode("utf-8", "replace")
+            for found in mutations(source, operators, max_function_lines=max_function_lines):
+                if wanted(f"{path}:{found.function}"):
+                    by_function.setdefault(f"{path}:{found.function}", []).append(found)
+    names = sorted(by_function)
+    draw.shuffle(names)
+    for name in names:
+        draw.shuffle(by_function[name])
+    used: Counter[str] = Counter()
+    while any(by_function.values()):
+        for name in names:
+            if by_function[name]:
+                chosen = min(by_function[name], key=lambda found: used[found.operator])
+                by_function[name].remove(chosen)
+                used[chosen.operator] += 1
+                yield _planted(release, objects, name, chosen)
+
+
+def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidate:
+    """The fix that a release made: the old sources under the new tests. Only sources count as the fix; what else changed
+    between the two releases (documents, metadata) stays as it was."""
+    broken = with_tests_of(objects, old.tree, new.tree, new.package)
+    before, after = objects.entries(broken), objects.entries(new.tree)
+    is_source = new.package.is_source
+    changed = [path for path in objects.changed_paths(broken, new.tree) if is_source(path)]
+    healthy = objects.update_tree(broken, {path: after.get(path) for path in changed})
+    functions: set[str] = set()
+    for path in changed:
+        texts = [
+            objects.get(side[path].id).decode("utf-8", "replace") if path in side else "" for side in (before, after)
+        ]
+        functions |= {f"{path}:{name}" for name in changed_functions(*texts)}
+    patch = diff_trees(objects, broken, healthy)
+    source = Source(
+        kind="release_pair",
+        repo=old.name,
+        version=old.version,
+        base_commit=old.tree,
+        fix_commit=new.tree,
+        license=old.package.license,
+        change=f"the sources of {new.version}",
+    )
+    return Candidate(f"{old.label}-fix-{_short(patch)}", old, source, broken, healthy, patch, frozenset(functions))
+
+
+def changed_functions(before: str, after: str) -> frozenset[str]:
+    """Qualified names of the functions that differ between two versions of a source file as programs."""
+    old, new = _functions(before), _functions(after)
+    return frozenset(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+def _functions(source: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{prefix}{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    found[name] = ast.dump(child)
+                visit(child, f"{name}.")
+            else:
+                visit(child, prefix)
+
+    visit(ast.parse(source), "")
+    return found
+
+
+def _planted(release: Release, objects: ObjectStore, name: str, found: Mutation) -> Candidate:
+    path = name.partition(":")[0]
+    mode = objects.entries(release.tree)[path].mode
+    broken = objects.update_tree(release.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
+    patch = diff_trees(objects, broken, release.tree)
+    source = Source(
+        kind="synthetic",
+        repo=release.name,
+        version=release.version,
+        base_commit=release.tree,
+        license=release.package.license,
+        change=f"{found.operator} at {path}:{found.line} in {found.function}: "
+        f"{found.old_snippet.strip()!r} became {found.new_snippet.strip()!r}",
+    )
+    return Candidate(
+        f"{release.label}-syn-{_short(patch)}", release, source, broken, release.tree, patch, frozenset({name})
+    )
+
+
+def _short(patch: str) -> str:
+    return hashlib.sha256(patch.encode()).hexdigest()[:6]

@@ -1,0 +1,113 @@
+"""Runs pytest inside a sandbox and reports each test through an inherited pipe. Stands alone: only the standard library
+and the environment's own pytest.
+
+It is started as a script from a read-only mount, without the workspace on the import path: pytest and its plug-ins are
+imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
+Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it) and ``ids`` (exact test ids; none
+means all that pytest collects). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
+``{"collect", "text"}`` for each file that could not be collected, and ``{"done": exit status}`` at the end.
+"""
+
+import importlib.metadata
+import json
+import os
+import sys
+from typing import Any, Dict, List, Sequence, TextIO, Tuple
+
+TEXT_LIMIT = 4000
+RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
+
+
+def outcome_of(report: Any) -> str:
+    """The outcome that one phase (setup, call or teardown) of a test stands for."""
+    expected_failure = hasattr(report, "wasxfail")
+    if report.failed:
+        return "failed" if report.when == "call" else "error"
+    if report.skipped:
+        return "xfailed" if expected_failure else "skipped"
+    return "xpassed" if expected_failure and report.when == "call" else "passed"
+
+
+class Reporter:
+    """A pytest plug-in that keeps the wanted tests and writes what became of each."""
+
+    def __init__(self, stream: TextIO, ids: Sequence[str]) -> None:
+        self.stream = stream
+        self.ids = frozenset(ids)
+        self.phases: Dict[str, Tuple[str, str]] = {}
+
+    def send(self, **record: Any) -> None:
+        """Write one line and push it out at once, so that a crash later loses nothing."""
+        self.stream.write(json.dumps(record) + "\n")
+        self.stream.flush()
+
+    def pytest_collection_modifyitems(self, config: Any, items: List[Any]) -> None:
+        """Keep only the tests that were asked for."""
+        if self.ids:
+            left_out = [item for item in items if item.nodeid not in self.ids]
+            items[:] = [item for item in items if item.nodeid in self.ids]
+            config.hook.pytest_deselected(items=left_out)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be collected is an outcome of its own."""
+        if report.failed:
+            self.send(collect=report.nodeid, text=str(report.longreprtext)[-TEXT_LIMIT:])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Gather a test's phases; the worst one counts and is sent when the test is over."""
+        outcome = outcome_of(report)
+        text = report.longreprtext if outcome in ("failed", "error") else ""
+        kept, kept_text = self.phases.get(report.nodeid, ("passed", ""))
+        if RANK.index(outcome) > RANK.index(kept):
+            kept, kept_text = outcome, text
+        self.phases[report.nodeid] = (kept, kept_text)
+        if report.when == "teardown":
+            self.send(id=report.nodeid, outcome=kept, text=kept_text[-TEXT_LIMIT:])
+
+
+def loaded_plugins() -> Tuple[List[Any], List[Any]]:
+    """The environment's own pytest plug-ins, imported before the workspace can be; those that live in the workspace
+    (a package that ships a plug-in under test) are left for later."""
+    found: List[Any] = []
+    later: List[Any] = []
+    for entry in importlib.metadata.entry_points(group="pytest11"):
+        try:
+            found.append(entry.load())
+        except ImportError:
+            later.append(entry)
+    return found, later
+
+
+def main() -> int:
+    """Run the tests and return pytest's exit status."""
+    channel = int(os.environ.pop("PATCHGYM_REPORT_FD"))
+    os.set_inheritable(channel, False)
+    wanted = json.load(sys.stdin)
+    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+
+    import pytest
+
+    plugins, later = loaded_plugins()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    roots = [os.path.normpath(os.path.join(wanted["root"], path)) for path in wanted["paths"]]
+    os.environ["PYTHONPATH"] = os.pathsep.join(roots)
+    sys.path[:0] = roots
+    os.chdir(wanted["root"])
+    for entry in later:
+        plugins.append(entry.load())
+
+    files = sorted({test.split("::", 1)[0] for test in wanted["ids"]})
+    present = [path for path in files if os.path.isfile(path)]
+    with open(channel, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        reporter = Reporter(stream, wanted["ids"])
+        if files and not present:
+            reporter.send(done=5)
+            return 5
+        options = ["-p", "no:cacheprovider", "--tb=short", "-q", "-o", "addopts=", "--rootdir", wanted["root"]]
+        status = int(pytest.main([*options, *present], plugins=[*plugins, reporter]))
+        reporter.send(done=status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

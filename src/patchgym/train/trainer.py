@@ -1,0 +1,209 @@
+"""The one training loop. It reads from top to bottom: ``train`` is an update, ``_step`` an optimizer step.
+
+The optimizer is AdamW on the adapter's float32 weights. Its state is not carried from one update to the next: the
+moments of another policy's gradients would be stale, and a first step is then about ``learning_rate`` for each weight
+whatever the gradient's size.
+"""
+
+import math
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from patchgym.train.checkpoint import publish_checkpoint
+from patchgym.train.model import AdaptedModel, make_batch, micro_batches, trained_logprobs
+from patchgym.train.objectives import Objective
+from patchgym.train.report import DivergenceError, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
+from patchgym.train.rows import Reason, RowSet, TokenRow
+
+
+def train(
+    rows: RowSet,
+    model: AdaptedModel,
+    objective: Objective,
+    settings: TrainSettings,
+    *,
+    out: Path,
+    on_step: OnStep | None = None,
+) -> UpdateReport:
+    """Make one update and publish it under ``out``. Where no gradient was there, nothing moves or is published.
+
+    Raises:
+        DivergenceError: a loss or a gradient is not finite; nothing is published.
+        StorageError: the checkpoint could not be written; earlier ones stay.
+    """
+    kept, left_out = _fitting(rows, model)
+    objective.prepare(model, kept)
+    schedule = _schedule(kept, settings)
+    progress = _Progress(sum(map(_tokens, schedule)), settings.seconds, on_step)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
+    )
+    steps: list[StepReport] = []
+    gap: SamplerGap | None = None
+    stopped = ""
+    for step_rows in schedule:
+        if not progress.has_time_for(_tokens(step_rows)):
+            stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(schedule)} steps"
+            break
+        report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
+        steps.append(report)
+        gap = gap or (step_gap if objective.algorithm == "grpo" else None)
+    moved = any(step.gradient_norm > 0 for step in steps)
+    summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
+    info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary) if moved else None
+    return UpdateReport(
+        algorithm=objective.algorithm,
+        parent=model.version,
+        version=info.version if info else None,
+        gradient="nonzero" if moved else "zero",
+        why="" if moved else _why_zero(rows, left_out, steps),
+        stopped_early=stopped,
+        rows_used=len({id(row) for step in schedule[: len(steps)] for row in step}),
+        left_out={reason.value: count for reason, count in sorted(left_out.items())},
+        groups=rows.groups,
+        zero_variance_groups=rows.zero_variance_groups,
+        trained_tokens=sum(step.trained_tokens for step in steps),
+        total_tokens=sum(step.total_tokens for step in steps),
+        trainable_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        steps=tuple(steps),
+        sampler_gap=gap,
+        seconds=progress.elapsed,
+    )
+
+
+def _step(
+    rows: Sequence[TokenRow],
+    model: AdaptedModel,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainSettings,
+    progress: "_Progress",
+) -> tuple[StepReport, SamplerGap]:
+    """One optimizer step: gradients of all micro-batches add up, then the weights move once."""
+    began = time.monotonic()
+    divisor = objective.normaliser(rows)
+    seen: defaultdict[str, list[Tensor]] = defaultdict(list)
+    total = 0.0
+    for part in micro_batches(rows, settings.micro_batch_tokens):
+        batch = make_batch(part)
+        logprobs_N = trained_logprobs(model, batch)
+        losses_N, figures = objective.token_losses(batch, logprobs_N)
+        loss = losses_N.sum() / divisor
+        if not math.isfinite(loss.item()):
+            raise _diverged("loss", loss.item(), part)
+        torch.autograd.backward(loss)
+        total += loss.item()
+        gap_N = (logprobs_N.detach() - batch.sampler_N).abs()
+        for name, values_N in {"logprob": logprobs_N.detach(), "gap": gap_N, "turn": batch.turns_N, **figures}.items():
+            seen[name].append(values_N)
+        progress.advance(_tokens(part))
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip).item()
+    if not math.isfinite(norm):
+        raise _diverged("gradient", norm, rows)
+    if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
+        optimizer.step()
+    optimizer.zero_grad()
+    joined = {name: torch.cat(parts) for name, parts in seen.items()}
+    means = {name: values_N.double().mean().item() for name, values_N in joined.items()}
+    report = StepReport(
+        rows=len(rows),
+        trained_tokens=len(joined["logprob"]),
+        total_tokens=_tokens(rows),
+        loss=total,
+        gradient_norm=norm,
+        mean_logprob=means["logprob"],
+        mean_ratio=means.get("ratio"),
+        max_ratio=joined["ratio"].max().item() if "ratio" in joined else None,
+        clip_share=means.get("clipped"),
+        kl=means.get("kl"),
+        seconds=time.monotonic() - began,
+    )
+    progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
+    return report, _sampler_gap(joined["gap"], joined["turn"])
+
+
+def _schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
+    """The rows of each step: every pass takes all rows in an order of its own, drawn from the seed."""
+    draw = random.Random(settings.seed)
+    steps: list[list[TokenRow]] = []
+    for _ in range(settings.passes):
+        order = draw.sample(rows, len(rows))
+        steps += [order[at : at + settings.rows_per_step] for at in range(0, len(order), settings.rows_per_step)]
+    return steps
+
+
+@dataclass
+class _Progress:
+    """How far an update is, and whether there is time for more."""
+
+    total: int
+    seconds: float | None
+    on_step: OnStep | None
+    done: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def advance(self, tokens: int) -> None:
+        self.done += tokens
+        if self.on_step:
+            self.on_step(self.done, self.total, self.figures)
+
+    def has_time_for(self, tokens: int) -> bool:
+        """Whether ``tokens`` more end in time at the speed so far. There is always time for the first step."""
+        return self.seconds is None or self.done == 0 or self.elapsed * (1 + tokens / self.done) <= self.seconds
+
+
+def _fitting(rows: RowSet, model: AdaptedModel) -> tuple[list[TokenRow], Counter[Reason]]:
+    """The rows that this model can read, and all reasons why others are not among them."""
+    kept, left_out = [], rows.left_out.copy()
+    for row in rows.rows:
+        if len(row.ids) > model.max_context:
+            left_out[Reason.TOO_LONG] += 1
+        elif not 0 <= min(row.ids) <= max(row.ids) < model.vocabulary:
+            left_out[Reason.UNKNOWN_IDS] += 1
+        else:
+            kept.append(row)
+    return kept, left_out
+
+
+def _tokens(rows: Sequence[TokenRow]) -> int:
+    return sum(len(row.ids) for row in rows)
+
+
+def _sampler_gap(gap_N: Tensor, turns_N: Tensor) -> SamplerGap:
+    by_turn = {turn: gap_N[turns_N == turn].mean().item() for turn in sorted(set(turns_N.tolist()))}
+    return SamplerGap(mean=gap_N.mean().item(), largest=gap_N.max().item(), by_turn=by_turn)
+
+
+def _diverged(what: str, value: float, rows: Sequence[TokenRow]) -> DivergenceError:
+    names = sorted({row.trajectory_id for row in rows})
+    return DivergenceError(
+        f"The {what} is {value}",
+        why=f"It came up in rows of {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}.",
+        mend="Nothing was published. Lower the learning rate, or look at those trajectories' log-probabilities.",
+    )
+
+
+def _why_zero(rows: RowSet, left_out: Counter[Reason], steps: Sequence[StepReport]) -> str:
+    """Which of the known causes of a zero gradient it was."""
+    if steps and all(step.clip_share == 1.0 for step in steps):
+        return "every trained id was clipped: its ratio to the sampler is past the clip range already"
+    if steps:
+        return "rows were trained and their gradients cancel out or underflow to zero"
+    if rows.groups and rows.zero_variance_groups == rows.groups:
+        return f"no group has variance: in each of the {rows.groups} all rewards are equal"
+    if not left_out:
+        return "there were no trajectories"
+    causes = [f"{count} x {reason.value} ({reason.meaning})" for reason, count in left_out.most_common()]
+    return f"there was no row to train on: {', '.join(causes)}"

@@ -1,0 +1,77 @@
+"""The two updates, from trajectories to a published checkpoint. torch loads when one of them is called."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from patchgym.errors import PrerequisiteError
+from patchgym.policy.chat import ChatEncoder
+from patchgym.records import Trajectory
+from patchgym.train.report import GrpoSettings, OnStep, SftSettings, UpdateReport
+from patchgym.train.rows import imitation_rows
+
+
+def sft(
+    trajectories: Iterable[Trajectory],
+    *,
+    start: str,
+    out: Path,
+    settings: SftSettings,
+    cache: Path | None = None,
+    on_step: OnStep | None = None,
+) -> UpdateReport:
+    """Teach a policy to act as in ``trajectories``, all of which the caller found worth imitating.
+
+    ``start`` names a base model (a new adapter) or a checkpoint (its adapter goes on). The new checkpoint is the
+    directory ``out / report.version``; there is none where ``report.version`` is None.
+
+    Raises:
+        PrerequisiteError: the train extra is not installed.
+        UsageError, DataError, ConfigError: ``start`` is no model, is damaged, or cannot be trained.
+        DivergenceError: a loss or a gradient is not finite.
+        StorageError: the checkpoint could not be written; earlier ones stay.
+    """
+    with _train_extra():
+        from patchgym.train.model import load_adapted
+        from patchgym.train.objectives import Imitation
+        from patchgym.train.trainer import train
+    model = load_adapted(start, settings, cache)
+    rows = imitation_rows(trajectories, ChatEncoder(model.tokenizer), max_length=settings.max_row_tokens)
+    return train(rows, model, Imitation(), settings, out=out, on_step=on_step)
+
+
+def grpo(
+    trajectories: Iterable[Trajectory],
+    *,
+    start: str,
+    out: Path,
+    settings: GrpoSettings,
+    cache: Path | None = None,
+    on_step: OnStep | None = None,
+) -> UpdateReport:
+    """Make a policy likelier to do what was rewarded above its group's mean, and less likely to do the rest.
+
+    ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``start`` and ``out`` are as
+    for ``sft``, and so are the errors. Where nothing can be learned (no group with variance, say) nothing is published
+    and the report says why.
+    """
+    with _train_extra():
+        from patchgym.train.groups import policy_gradient_rows
+        from patchgym.train.model import load_adapted
+        from patchgym.train.objectives import PolicyGradient
+        from patchgym.train.trainer import train
+    rows = policy_gradient_rows(trajectories, max_length=settings.max_row_tokens, divide_by_std=settings.divide_by_std)
+    model = load_adapted(start, settings, cache)
+    return train(rows, model, PolicyGradient(settings), settings, out=out, on_step=on_step)
+
+
+@contextmanager
+def _train_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise PrerequisiteError(
+            "Training needs the train extra",
+            why=f"{error.name or 'A part of it'} cannot be imported: {error}.",
+            mend="Run: pip install 'patchgym[train]'",
+        ) from error
