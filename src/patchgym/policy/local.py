@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from patchgym.errors import ConfigError, ContextLengthError
 from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import DType, LoadedModel, load_model
-from patchgym.records import Message, Sample, Sampling, StepTokens, ToolSpec, Usage
+from patchgym.records import Message, Sample, Sampling, StepTokens, Task, ToolSpec, Usage
 
 if TYPE_CHECKING:
     import torch
@@ -28,9 +28,15 @@ class LocalPolicy:
     native_tools = False
 
     def __init__(
-        self, loaded: LoadedModel, *, dtype: DType = "float32", max_batch: int = 16, kept_tokens: int = 24_000
+        self,
+        loaded: LoadedModel,
+        *,
+        spec: str | None = None,
+        dtype: DType = "float32",
+        max_batch: int = 16,
+        kept_tokens: int = 24_000,
     ) -> None:
-        """``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
+        """``spec`` is the name that the policy was asked for by. ``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
         (46 KB a token for smollm2); ``dtype`` is what ``load_checkpoint`` loads in.
 
         Raises:
@@ -39,6 +45,7 @@ class LocalPolicy:
         """
         from patchgym.policy.engine import Engine
 
+        self.spec = f"local:{loaded.base}" if spec is None else spec
         self._dtype: DType = dtype
         self._take(loaded)
         self._engine = Engine(
@@ -92,14 +99,31 @@ class LocalPolicy:
         await asyncio.wrap_future(self._engine.swap(_placed(loaded), stop_ids))
         self._take(loaded)
 
-    def close(self) -> None:
-        """End the worker thread. Requests that are not finished fail with ``EndpointError``."""
-        self._engine.close()
+    def for_task(self, task: Task) -> "LocalPolicy":
+        """The policy for an episode of ``task``: this one for every task, and it is told nothing of it."""
+        return self
+
+    async def check(self) -> None:
+        """Nothing to find out: the model is loaded."""
+
+    async def close(self) -> None:
+        """End the worker thread. Requests that are not finished fail with ``EndpointError``. May be called twice."""
+        await asyncio.to_thread(self._engine.close)
 
     def _take(self, loaded: LoadedModel) -> None:
         self._encoder = ChatEncoder(loaded.tokenizer)
         self._max_context = loaded.max_context
-        self.version = loaded.version
+        self.version: str = loaded.version
+
+
+def open_local(target: str, *, batch: int = 16) -> LocalPolicy:
+    """The policy ``local:TARGET``: a known name, a model directory or a checkpoint; ``batch`` requests share a step.
+
+    Raises:
+        UsageError, PrerequisiteError, StorageError, DataError: as ``load_model``.
+        ConfigError: as ``LocalPolicy``.
+    """
+    return LocalPolicy(load_model(target), spec=f"local:{target}", max_batch=batch)
 
 
 def _placed(loaded: LoadedModel) -> "torch.nn.Module":

@@ -46,7 +46,7 @@ class CheckpointInfo(VersionedRecord):
     parent: str | None
     algorithm: str
     step: int
-    metrics: dict[str, float | None] = {}
+    metrics: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,13 @@ def load_base(path_or_name: str, *, dtype: DType = "float32", cache: Path | None
         model = transformers.AutoModelForCausalLM.from_pretrained(
             str(directory), dtype=getattr(torch, dtype), local_files_only=True
         )
-    named = path_or_name if path_or_name in known_models() else directory.resolve().name
+    known = path_or_name in known_models()
+    named = path_or_name if known else directory.resolve().name
     return LoadedModel(
         model=model.eval().requires_grad_(False),
         tokenizer=tokenizer,
         version=f"{named}@{content_hash(directory, cache)[:12]}",
-        base=path_or_name,
+        base=path_or_name if known else str(directory.resolve()),
         directory=directory,
         max_context=int(model.config.max_position_embeddings),
     )

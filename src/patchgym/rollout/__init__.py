@@ -1,11 +1,12 @@
 """Collecting trajectories: every task, several samples each, concurrently, resumably."""
 
 from patchgym.rollout.collect import Collector, Phase, RolloutSettings
-from patchgym.rollout.policies import PolicyOptions, PolicySource, open_policy
+from patchgym.rollout.policies import LocalSource, PolicyOptions, PolicySource, open_policy
 from patchgym.rollout.summary import RunCounts, count_run
 
 __all__ = [
     "Collector",
+    "LocalSource",
     "Phase",
     "PolicyOptions",
     "PolicySource",

@@ -15,10 +15,17 @@ KINDS = "gold, noop, scripted:FILE, local:PATH (or local:smollm2), openai:MODEL"
 
 
 class PolicySource(Protocol):
-    """Gives each episode its policy. ``spec`` is the name that it was opened by."""
+    """Gives each episode its policy."""
 
-    spec: str
-    version: str
+    @property
+    def spec(self) -> str:
+        """The name that it was opened by."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Exactly what samples now."""
+        ...
 
     def for_task(self, task: Task) -> Policy:
         """The policy for one episode of ``task``. A model gets to know nothing of the task here."""
@@ -81,6 +88,67 @@ class _Fixed:
         pass
 
 
+class LocalSource:
+    """A model in this process, shared by all episodes. ``use`` goes on with another checkpoint of it."""
+
+    def __init__(self, spec: str, target: str, options: PolicyOptions) -> None:
+        """Load the model that ``target`` names.
+
+        Raises:
+            UsageError, DataError, PrerequisiteError: as ``patchgym.policy.models.load_model``.
+        """
+        from patchgym.policy.local import LocalPolicy
+        from patchgym.policy.models import load_model
+
+        self.spec = spec
+        self._policy = LocalPolicy(load_model(target, merge_adapter=True), max_batch=options.batch)
+
+    @property
+    def version(self) -> str:
+        """The version that samples now."""
+        return self._policy.version
+
+    def for_task(self, task: Task) -> Policy:
+        """The one policy, whatever the task."""
+        return self._policy
+
+    async def use(self, checkpoint: Path) -> None:
+        """Sample from ``checkpoint`` from now on.
+
+        Raises:
+            UsageError, DataError: it is no checkpoint; the old version stays.
+        """
+        await self._policy.load_checkpoint(checkpoint)
+
+    async def check(self) -> None:
+        """Nothing to check: the model is loaded."""
+
+    async def close(self) -> None:
+        """End the sampling thread."""
+        self._policy.close()
+
+
+class _Endpoint:
+    def __init__(self, spec: str, model: str, options: PolicyOptions) -> None:
+        from patchgym.policy.openai import OpenAIPolicy
+
+        self.spec = spec
+        self._policy = OpenAIPolicy(model, base_url=options.base_url, native_tools=options.native_tools)
+
+    @property
+    def version(self) -> str:
+        return self._policy.version
+
+    def for_task(self, task: Task) -> Policy:
+        return self._policy
+
+    async def check(self) -> None:
+        await self._policy.check()
+
+    async def close(self) -> None:
+        await self._policy.close()
+
+
 def open_policy(spec: str, objects: ObjectStore, options: PolicyOptions) -> PolicySource:
     """The policy source that ``spec`` names. Local models are loaded here, which takes seconds.
 
@@ -97,11 +165,7 @@ def open_policy(spec: str, objects: ObjectStore, options: PolicyOptions) -> Poli
         case "scripted" if target:
             return _Fixed(spec, ScriptFile(Path(target)))
         case "local" if target:
-            from patchgym.policy.local import open_local
-
-            return open_local(target, batch=options.batch)
+            return LocalSource(spec, target, options)
         case "openai" if target:
-            from patchgym.policy.openai import open_endpoint
-
-            return open_endpoint(target, base_url=options.base_url, native_tools=options.native_tools)
+            return _Endpoint(spec, target, options)
     raise UsageError(f"There is no policy {spec!r}", mend=f"Policies: {KINDS}.")

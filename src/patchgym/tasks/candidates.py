@@ -36,14 +36,14 @@ def synthetic_candidates(
     seed: int,
     wanted: Callable[[str], bool],
 ) -> Iterator[Candidate]:
-    """Planted bugs in a release, in an order that ``seed`` decides: one function after another, and in each the operator
-    that was used least so far, so that the first few differ as much as they can. ``wanted`` says of a function
+    """Planted bugs in a release, in an order that ``seed`` decides: one function after another, and in each the
+    operator that was used least so far, so that the first few differ as much as they can. ``wanted`` says of a function
     (``path:qualified name``) whether it may be broken."""
     draw = random.Random(f"{seed}/{release.label}")
     by_function: dict[str, list[Mutation]] = {}
     for path, entry in sorted(objects.entries(release.tree).items()):
         if release.package.is_source(path):
-            source = objects.get(entry.id).decode("utf-8", "replace")
+            source = _text(objects, entry)
             for found in mutations(source, operators, max_function_lines=max_function_lines):
                 if wanted(f"{path}:{found.function}"):
                     by_function.setdefault(f"{path}:{found.function}", []).append(found)
@@ -62,8 +62,8 @@ def synthetic_candidates(
 
 
 def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidate:
-    """The fix that a release made: the old sources under the new tests. Only sources count as the fix; what else changed
-    between the two releases (documents, metadata) stays as it was."""
+    """The fix that a release made: the old sources under the new tests. Only sources count as the fix; what else
+    changed between the two releases (documents, metadata) stays as it was."""
     broken = with_tests_of(objects, old.tree, new.tree, new.package)
     before, after = objects.entries(broken), objects.entries(new.tree)
     is_source = new.package.is_source
@@ -132,3 +132,11 @@ def _planted(release: Release, objects: ObjectStore, name: str, found: Mutation)
 
 def _short(patch: str) -> str:
     return hashlib.sha256(patch.encode()).hexdigest()[:6]
+
+
+def _text(objects: ObjectStore, entry: Entry) -> str:
+    """A source file's text; empty where it is not UTF-8, so that nothing is planted there."""
+    try:
+        return objects.get(entry.id).decode()
+    except UnicodeDecodeError:
+        return ""

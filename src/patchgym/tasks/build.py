@@ -1,0 +1,200 @@
+"""Building a task set: candidates from releases, drafted, proved, written. Every candidate is accounted for."""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from patchgym.content import ObjectStore, disk_errors
+from patchgym.errors import ConfigError, DataError, SandboxError, UsageError
+from patchgym.records import Environment, Task, TaskSetManifest
+from patchgym.sandbox import SandboxFactory
+from patchgym.sandbox.environments import build_environment
+from patchgym.tasks.bench import Bench, Dropped, Healthy, run_healthy, together
+from patchgym.tasks.candidates import Candidate, pair_candidate, synthetic_candidates
+from patchgym.tasks.draft import Rules, draft_task
+from patchgym.tasks.operators import OPERATORS
+from patchgym.tasks.packages import Release, load_release
+from patchgym.tasks.prove import prove
+from patchgym.tasks.recipe import TaskSetRecipe
+from patchgym.tasks.taskset import write_task_set
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage (``sources``, ``tasks``), how much of it is done and how much there is."""
+Side = Literal["train", "heldout"]
+
+
+async def build_task_set(
+    recipe: TaskSetRecipe,
+    out: Path,
+    *,
+    factory_for: Callable[[ObjectStore], SandboxFactory],
+    build: Callable[[Environment], Path] = build_environment,
+    load: Callable[[str, ObjectStore], Release] = load_release,
+    on_progress: Progress = lambda stage, done, total: None,
+) -> TaskSetManifest:
+    """Build the task set of ``recipe`` at ``out``, all at once: where it fails or is interrupted, nothing is there.
+
+    The same recipe gives the same tasks, save for times. ``funnel`` of the manifest counts ``candidates``, those
+    ``written``, those that were ``spare``, and those dropped, as ``dropped_`` and the reason (see ``Dropped``).
+
+    Raises:
+        UsageError: ``out`` exists, or a release is not pinned.
+        ConfigError: there is no such operator.
+        OfflineError, PrerequisiteError, EnvironmentBuildError: sources or environments cannot be had.
+        DataError: no candidate became a task.
+        StorageError: the disk is full.
+    """
+    if out.exists():
+        raise UsageError(f"{out} exists already", mend="Choose another place for the task set, or remove it.")
+    unknown = sorted(set(recipe.operators) - OPERATORS.keys())
+    if unknown:
+        raise ConfigError(f"There is no operator {unknown[0]}", why=f"Operators: {', '.join(OPERATORS)}.")
+    with disk_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True) as scratch:
+            objects = ObjectStore(Path(scratch, "work"))
+            releases = await _load_all(recipe, objects, load, on_progress)
+            cores = recipe.concurrency or len(os.sched_getaffinity(0))
+            bench = Bench(factory_for(objects), objects, build, cores)
+            work = _Build(recipe, releases, bench, on_progress)
+            tasks = await work.run()
+            manifest = TaskSetManifest(
+                name=recipe.name,
+                recipe=recipe.model_dump(mode="json"),
+                funnel=dict(sorted(work.funnel.items())),
+                created_at=datetime.now(UTC),
+            )
+            if not tasks:
+                raise DataError("No candidate became a task", why=f"What became of them: {manifest.funnel}.")
+            finished = Path(scratch, "set")
+            finished.mkdir(mode=0o755)
+            write_task_set(finished, manifest, tasks, objects)
+            finished.rename(out)
+    return manifest
+
+
+async def _load_all(
+    recipe: TaskSetRecipe, objects: ObjectStore, load: Callable[[str, ObjectStore], Release], on_progress: Progress
+) -> dict[str, Release]:
+    ends = [end for pair in recipe.pairs for end in _ends(pair)]
+    wanted = list(dict.fromkeys([*recipe.train, *recipe.heldout, *ends]))
+    releases: dict[str, Release] = {}
+    for requirement in wanted:
+        on_progress("sources", len(releases), len(wanted))
+        releases[requirement] = await asyncio.to_thread(load, requirement, objects)
+    on_progress("sources", len(wanted), len(wanted))
+    return releases
+
+
+def _ends(pair: str) -> tuple[str, str]:
+    """``name==old..new`` as two requirements."""
+    name, _, versions = pair.partition("==")
+    old, _, new = versions.partition("..")
+    return f"{name}=={old}", f"{name}=={new}"
+
+
+class _Build:
+    """One build under way: its funnel and its progress."""
+
+    def __init__(
+        self, recipe: TaskSetRecipe, releases: dict[str, Release], bench: Bench, on_progress: Progress
+    ) -> None:
+        self.funnel: Counter[str] = Counter(candidates=0, written=0)
+        self._recipe, self._releases, self._bench, self._on_progress = recipe, releases, bench, on_progress
+        self._rules = Rules(recipe.proof_runs, recipe.max_failing_tests, recipe.limits, recipe.seed)
+        self._pairs = [pair_candidate(*(releases[end] for end in _ends(pair)), bench.objects) for pair in recipe.pairs]
+        names = [{releases[requirement].name for requirement in side} for side in (recipe.train, recipe.heldout)]
+        self._shared = names[0] & names[1]
+        self._wanted = (
+            len(recipe.pairs)
+            + len(recipe.train) * recipe.train_per_release
+            + len(recipe.heldout) * recipe.heldout_per_release
+        )
+        self._ready = 0
+
+    async def run(self) -> list[Task]:
+        """Every proved task, in the recipe's order."""
+        self._on_progress("tasks", 0, self._wanted)
+        recipe = self._recipe
+        work = [self._from_pair(pair) for pair in self._pairs]
+        work += [self._from_release(self._releases[name], "train", recipe.train_per_release) for name in recipe.train]
+        work += [
+            self._from_release(self._releases[name], "heldout", recipe.heldout_per_release) for name in recipe.heldout
+        ]
+        tasks = [task for found in await together(work) for task in found]
+        self.funnel["written"] = len(tasks)
+        return tasks
+
+    async def _from_pair(self, pair: Candidate) -> list[Task]:
+        healthy = await self._healthy(pair.release, pair.healthy)
+        task = await self._try(pair, healthy, "train")
+        return [task] if task is not None else []
+
+    async def _from_release(self, release: Release, side: Side, wanted: int) -> list[Task]:
+        """Up to ``wanted`` tasks, at most one a function. Candidates run in waves whose size depends on results alone,
+        so that the outcome does not depend on how fast they run."""
+        healthy = await self._healthy(release, release.tree)
+        candidates = synthetic_candidates(
+            release,
+            self._bench.objects,
+            operators=self._recipe.operators,
+            max_function_lines=self._recipe.max_function_lines,
+            seed=self._recipe.seed,
+            wanted=lambda function: self._belongs(release, function, side),
+        )
+        found: dict[frozenset[str], Task] = {}
+        left = wanted * self._recipe.tries_per_task
+        while len(found) < wanted and left > 0:
+            wave = await asyncio.to_thread(_take, candidates, min(left, max(2, wanted - len(found))), frozenset(found))
+            if not wave:
+                break
+            left -= len(wave)
+            results = await together(self._try(candidate, healthy, side) for candidate in wave)
+            for candidate, task in zip(wave, results, strict=True):
+                if task is not None and len(found) < wanted and candidate.functions not in found:
+                    found[candidate.functions] = task
+                elif task is not None:
+                    self.funnel["spare"] += 1
+        return list(found.values())
+
+    async def _healthy(self, release: Release, tree: str) -> Healthy:
+        return await run_healthy(self._bench, tree, release.environment, release.package, self._recipe.proof_runs)
+
+    async def _try(self, candidate: Candidate, healthy: Healthy, side: Side) -> Task | None:
+        self.funnel["candidates"] += 1
+        try:
+            draft = await draft_task(candidate, healthy, self._bench, self._rules, side)
+            task = await prove(draft, self._bench, self._rules.proof_runs)
+        except Dropped as dropped:
+            self.funnel[f"dropped_{dropped.reason}"] += 1
+            return None
+        except SandboxError:
+            self.funnel["dropped_infra_error"] += 1
+            return None
+        finally:
+            self._on_progress("tasks", self._ready, self._wanted)
+        self._ready += 1
+        return task
+
+    def _belongs(self, release: Release, function: str, side: Side) -> bool:
+        """Whether a function may be broken for ``side``: no function is on both, whatever the release."""
+        if release.name not in self._shared:
+            mine = True
+        else:
+            digest = hashlib.sha256(f"{self._recipe.seed}/{release.name}/{function}".encode()).digest()
+            held_out = int.from_bytes(digest[:4]) / 2**32 < self._recipe.heldout_functions
+            mine = held_out == (side == "heldout")
+        fixed = {name for pair in self._pairs if pair.release.name == release.name for name in pair.functions}
+        return mine and (side == "train" or function not in fixed)
+
+
+def _take(candidates: Iterator[Candidate], count: int, done: frozenset[frozenset[str]]) -> list[Candidate]:
+    """The next ``count`` candidates on functions that have no task yet."""
+    return list(islice((candidate for candidate in candidates if candidate.functions not in done), count))

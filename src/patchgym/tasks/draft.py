@@ -1,0 +1,130 @@
+"""From a candidate to a task that is still to be proved: which tests fail, which of them are hidden, what is told."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
+from patchgym.records import Limits, Outcome, Task, Tests
+from patchgym.tasks.bench import Bench, Dropped, Healthy
+from patchgym.tasks.candidates import Candidate
+from patchgym.tasks.hiding import defined_functions, function_of, without_functions
+from patchgym.tasks.instruction import leaks, modules_of, write_instruction
+from patchgym.testrun import TestRun
+
+_BROKEN = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.MISSING})
+_SEARCH_SECONDS = 15.0
+_TEST_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a task set asks of its tasks: runs of each proof, most failing tests of a planted bug, the limits that the
+    tasks carry, and the seed of every choice."""
+
+    proof_runs: int
+    max_failing_tests: int
+    limits: Limits
+    seed: int
+
+
+async def draft_task(
+    candidate: Candidate, healthy: Healthy, bench: Bench, rules: Rules, split: Literal["train", "heldout"]
+) -> Task:
+    """Run a candidate's broken tree, hide about half of the test functions that fail, run what is left as the agent
+    would, and write the instruction from that.
+
+    Raises:
+        Dropped: the candidate makes no task.
+        SandboxError: a sandbox was lost.
+    """
+    release, objects = candidate.release, bench.objects
+    limit = max(_SEARCH_SECONDS, 10 * healthy.seconds)
+    run = await bench.run(candidate.broken, release.environment, timeout_s=limit, base=release.tree)
+    failing = _failing(candidate, healthy, run, rules)
+    through = {test for test in failing if modules_of([run.failures.get(test, "")], release.package.is_source)}
+    hidden = _hidden(objects, candidate, failing, through, rules.seed)
+    workspace = _without(objects, candidate.broken, hidden)
+    # The tests whose traceback leads into the source come first: they say most.
+    visible = [test for test in failing if function_of(test) not in hidden]
+    visible.sort(key=lambda test: (test not in through, test))
+    seen = await bench.run(workspace, release.environment, visible, timeout_s=limit, base=release.tree)
+    if any(seen.outcomes[test] not in _BROKEN for test in visible):
+        raise Dropped("visible_differs")
+    failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
+    instruction = write_instruction(release.name, failures, release.package.is_source)
+    entries = objects.entries(workspace)
+    texts = (objects.get(entry.id).decode("utf-8", "replace") for entry in entries.values())
+    if leaks(instruction, candidate.gold_patch, texts):
+        raise Dropped("leaks")
+    whole = objects.entries(candidate.broken)
+    return Task(
+        id=candidate.id,
+        source=candidate.source,
+        instruction=instruction,
+        workspace=workspace,
+        environment=release.environment,
+        tests=Tests(
+            fail_to_pass=(*visible, *(test for test in failing if function_of(test) in hidden)),
+            pass_to_pass=tuple(sorted(test for test in healthy.passed if run.outcomes.get(test) is Outcome.PASSED)),
+            hidden=tuple(test for test in failing if function_of(test) in hidden),
+            visible_files={path: entry.id for path, entry in entries.items() if release.package.is_test(path)},
+            hidden_files={path: whole[path].id for path in sorted({path for path, _ in hidden})},
+            timeout_s=math.ceil(max(_TEST_SECONDS, 15 * healthy.seconds) / 10) * 10.0,
+        ),
+        gold_patch=candidate.gold_patch,
+        key_files=patched_paths(candidate.gold_patch),
+        scope=patch_scope(candidate.gold_patch),
+        limits=rules.limits,
+        split=split,
+    )
+
+
+def _failing(candidate: Candidate, healthy: Healthy, run: TestRun, rules: Rules) -> list[str]:
+    """Tests that pass on the healthy tree and fail, cannot be collected or are gone on the broken one."""
+    if run.process.timed_out:
+        raise Dropped("timeout")
+    if not run.complete:
+        raise Dropped("crash")
+    failing = sorted(test for test in healthy.passed if run.outcomes.get(test, Outcome.MISSING) in _BROKEN)
+    if not failing:
+        raise Dropped("survived")
+    if candidate.source.kind == "synthetic":
+        if len(failing) == len(healthy.passed):
+            raise Dropped("breaks_everything")
+        if len(failing) > rules.max_failing_tests:
+            raise Dropped("breaks_too_much")
+    return failing
+
+
+def _hidden(
+    objects: ObjectStore, candidate: Candidate, failing: Sequence[str], through: set[str], seed: int
+) -> frozenset[tuple[str, str]]:
+    """The test functions to hide, about half of those that fail: rather those whose traceback shows no source."""
+    functions = sorted({function_of(test) for test in failing})
+    telling = {function_of(test) for test in through}
+    entries = objects.entries(candidate.broken)
+    defined = {
+        path: defined_functions(objects.get(entries[path].id).decode("utf-8", "replace"))
+        for path in {path for path, _ in functions}
+        if path in entries
+    }
+    removable = [function for function in functions if function[1] in defined.get(function[0], ())]
+    if len(functions) < 2 or not removable:
+        raise Dropped("nothing_to_hide")
+    random.Random(f"{seed}/{candidate.id}").shuffle(removable)
+    removable.sort(key=lambda function: function in telling)
+    return frozenset(removable[: len(functions) // 2])
+
+
+def _without(objects: ObjectStore, tree: str, hidden: frozenset[tuple[str, str]]) -> str:
+    """The tree whose test files lack the hidden functions."""
+    entries = objects.entries(tree)
+    changes: dict[str, Entry | None] = {}
+    for path in {path for path, _ in hidden}:
+        source = objects.get(entries[path].id).decode()
+        reduced = without_functions(source, {function for file, function in hidden if file == path})
+        changes[path] = Entry(entries[path].mode, objects.put(reduced.encode()))
+    return objects.update_tree(tree, changes)

@@ -1,0 +1,109 @@
+"""The trainer sees the sampler's probabilities: padding, batching and the partial head change nothing."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from patchgym.errors import ConfigError
+from patchgym.train import SftSettings, TokenRow
+from patchgym.train.model import AdaptedModel, load_adapted, make_batch, micro_batches, trained_logprobs
+from tests.train.tiny import VOCABULARY, full_logprobs
+
+pytestmark = pytest.mark.train
+
+
+@pytest.fixture
+def model(model_dir: Path, cache: Path) -> AdaptedModel:
+    """The tiny model with an adapter that already does something."""
+    adapted = load_adapted(str(model_dir), SftSettings(lora_rank=2), cache)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return adapted
+
+
+def row(length: int, trainable: list[int] | None = None, *, seed: int = 0, temperature: float = 1.0) -> TokenRow:
+    draw = random.Random(seed)
+    bits = trainable or [0, *(draw.randint(0, 1) for _ in range(length - 2)), 1]
+    return TokenRow(
+        ids=tuple(draw.randrange(VOCABULARY) for _ in range(length)),
+        trainable=tuple(bits),
+        logprobs=(0.0,) * length,
+        turns=(0,) * length,
+        trajectory_id=f"t{seed}",
+        group_id="g",
+        temperature=temperature,
+    )
+
+
+def gradient(model: AdaptedModel, rows: list[TokenRow]) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(trained_logprobs(model, make_batch(rows)).sum(), model.parameters()))
+
+
+def test_padded_rows_have_the_log_probabilities_of_single_unpadded_ones(model: AdaptedModel) -> None:
+    rows = [row(40, seed=1), row(7, seed=2, temperature=0.5), row(23, seed=3)]
+    wanted_N = torch.cat(
+        [
+            full_logprobs(model.peft_model, one.ids, one.temperature)[torch.tensor(one.trainable[1:]).bool()]
+            for one in rows
+        ]
+    )
+    torch.testing.assert_close(trained_logprobs(model, make_batch(rows)), wanted_N, atol=1e-5, rtol=0)
+
+
+def test_gradients_are_those_of_a_masked_loss_over_all_logits(model: AdaptedModel) -> None:
+    rows = [row(30, seed=4), row(12, seed=5)]
+    total = torch.zeros(())
+    for one in rows:
+        total = total + (full_logprobs(model.peft_model, one.ids) * torch.tensor(one.trainable[1:])).sum()
+    for ours, wanted in zip(gradient(model, rows), torch.autograd.grad(total, model.parameters()), strict=True):
+        torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_an_id_that_is_not_trained_has_no_gradient_as_a_target(model: AdaptedModel) -> None:
+    """The last id of a row is a target and nothing else: what it is matters only where it may be trained."""
+    observed = row(8, [0, 0, 1, 1, 0, 0, 0, 0], seed=6)
+    answered = row(8, [0, 0, 1, 1, 0, 0, 0, 1], seed=6)
+
+    def other_end(one: TokenRow) -> TokenRow:
+        ids = (*one.ids[:-1], (one.ids[-1] + 1) % VOCABULARY)
+        return TokenRow(ids, one.trainable, one.logprobs, one.turns, one.trajectory_id, one.group_id)
+
+    def same(one: TokenRow) -> bool:
+        pairs = zip(gradient(model, [one]), gradient(model, [other_end(one)]), strict=True)
+        return all(torch.equal(left, right) for left, right in pairs)
+
+    assert same(observed)
+    assert not same(answered)
+
+
+def test_micro_batches_hold_every_row_once_within_the_budget() -> None:
+    rows = [row(length, seed=length) for length in (50, 10, 12, 90, 11, 30)]
+    parts = micro_batches(rows, 60)
+    assert sorted(len(one.ids) for part in parts for one in part) == [10, 11, 12, 30, 50, 90]
+    assert all(len(part) == 1 or len(part) * max(len(one.ids) for one in part) <= 60 for part in parts)
+    assert len(parts) == 4
+
+
+def test_only_the_last_layers_are_adapted_when_asked(model_dir: Path, cache: Path) -> None:
+    def adapted(layers: int | None) -> set[str]:
+        model = load_adapted(str(model_dir), SftSettings(lora_layers=layers), cache)
+        trainable = [name for name, part in model.peft_model.named_parameters() if part.requires_grad]
+        assert all("lora_" in name for name in trainable)
+        return {name.partition(".layers.")[2].partition(".")[0] for name in trainable}
+
+    assert adapted(None) == {"0", "1"}
+    assert adapted(1) == {"1"}
+    with pytest.raises(ConfigError, match="lora_layers is 3"):
+        adapted(3)
+
+
+def test_a_new_adapter_changes_nothing(model_dir: Path, cache: Path) -> None:
+    model = load_adapted(str(model_dir), SftSettings(), cache)
+    one = row(20, seed=7)
+    ours_N = trained_logprobs(model, make_batch([one]))
+    with model.peft_model.disable_adapter():
+        torch.testing.assert_close(trained_logprobs(model, make_batch([one])), ours_N, atol=0, rtol=0)

@@ -1,0 +1,255 @@
+"""Whole updates on a tiny model: they move what they should, publish what they made, and say what happened."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from patchgym.policy.models import read_checkpoint
+from patchgym.records import Sampling, Trajectory
+from patchgym.train import DivergenceError, GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train.model import load_adapted, make_batch, trained_logprobs
+from patchgym.train.objectives import PolicyGradient
+from patchgym.train.trainer import train
+from tests.records_for_tests import make_report, make_step, make_trajectory
+from tests.train.tiny import full_logprobs, graded, load, rewarded, sampled_steps
+
+pytestmark = pytest.mark.train
+
+PROMPT, SEEN = [10, 11, 12, 13], [40, 41, 42]
+GOOD, BAD = [20, 21, 22], [30, 31, 32]
+RL = GrpoSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
+SL = SftSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=256, passes=8)
+
+
+@pytest.fixture
+def pair(model_dir: Path, cache: Path) -> list[Trajectory]:
+    """Two samples of one task: ``GOOD`` was rewarded, ``BAD`` was not."""
+    model = load(model_dir, cache)
+    return [
+        graded(sampled_steps(model, [(PROMPT, GOOD), (SEEN, GOOD)]), 1.0, 0),
+        graded(sampled_steps(model, [(PROMPT, BAD), (SEEN, BAD)]), 0.0, 1),
+    ]
+
+
+def demonstration() -> Trajectory:
+    return make_trajectory(steps=[make_step(0), make_step(1)], report=make_report())
+
+
+def answer_logprob(path: Path, cache: Path, answer: list[int]) -> float:
+    """What a sampler with this model or checkpoint gives ``answer`` after ``PROMPT``."""
+    with torch.no_grad():
+        return full_logprobs(load(path, cache), [*PROMPT, *answer])[-len(answer) :].sum().item()
+
+
+def published(out: Path, report: UpdateReport) -> Path:
+    assert report.version is not None
+    return out / report.version
+
+
+def test_one_update_favours_the_rewarded_action(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    after = published(tmp_path, report)
+    assert len(report.steps) == 1
+    assert answer_logprob(after, cache, GOOD) > answer_logprob(model_dir, cache, GOOD) + 0.01
+    assert answer_logprob(after, cache, BAD) < answer_logprob(model_dir, cache, BAD) - 0.01
+    assert (report.gradient, report.why) == ("nonzero", "")
+    assert report.steps[0].gradient_norm > 0
+    assert report.steps[0].mean_ratio == pytest.approx(1.0, abs=1e-5)
+    assert (report.rows_used, report.groups, report.trained_tokens, report.total_tokens) == (2, 1, 12, 26)
+    assert report.sampler_gap is not None
+    assert report.sampler_gap.largest < 1e-5
+    assert set(report.sampler_gap.by_turn) == {0, 1}
+
+
+def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    first = grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    place = published(tmp_path, first)
+    info = read_checkpoint(place)
+    assert (info.algorithm, info.step, info.version, info.base) == ("grpo", 1, first.version, str(model_dir))
+    assert info.parent == first.parent
+    resumed = load_adapted(str(place), RL.model_copy(update={"lora_rank": 9}), cache)
+    row = TokenRow((*PROMPT, *GOOD), (0,) * 4 + (1,) * 3, (0.0,) * 7, (0,) * 7, "t", "g")
+    trainer_N = trained_logprobs(resumed, make_batch([row]))
+    torch.testing.assert_close(trainer_N.sum().item(), answer_logprob(place, cache, GOOD), atol=1e-4, rtol=0)
+
+    second = grpo(pair, start=str(place), out=tmp_path, settings=RL, cache=cache)
+    assert second.parent == first.version
+    assert read_checkpoint(published(tmp_path, second)).step == 2
+    assert second.trainable_parameters == first.trainable_parameters
+    assert second.sampler_gap is not None
+    assert second.sampler_gap.mean > 1e-3  # the rows were sampled by the version before
+
+
+def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    report = sft([demonstration()], start=str(model_dir), out=tmp_path, settings=SL, cache=cache)
+    assert report.loss_first is not None
+    assert report.loss_last is not None
+    assert report.loss_last < report.loss_first - 0.5
+    assert report.loss_first == pytest.approx(math.log(258), abs=0.5)
+    assert len(report.steps) == 8
+    again = sft([demonstration()], start=str(published(tmp_path, report)), out=tmp_path, settings=SL, cache=cache)
+    assert again.loss_first == pytest.approx(report.loss_last, abs=0.5)
+
+
+def test_groups_without_variance_publish_nothing_and_say_so(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    flat = [rewarded(one, reward=0.3) for one in pair]
+    report = grpo(flat, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    assert (report.version, report.gradient, report.steps) == (None, "zero", ())
+    assert "no group has variance" in report.why
+    assert (report.groups, report.zero_variance_groups, report.left_out) == (1, 1, {"zero_variance": 2})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_zero_gradient_names_its_cause(pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    def why(trajectories: list[Trajectory]) -> str:
+        report = grpo(trajectories, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+        assert (report.gradient, report.version) == ("zero", None)
+        return report.why
+
+    assert why([]) == "there were no trajectories"
+    assert "2 x not_trusted" in why([rewarded(one, reward_trusted=False) for one in pair])
+    steps = [
+        step.model_copy(update={"tokens": step.tokens.model_copy(update={"mask": (0, 0, 0)})})
+        for step in pair[0].steps
+        if step.tokens
+    ]
+    assert "nothing_trainable" in why(
+        [pair[0].model_copy(update={"steps": tuple(steps)}), pair[1].model_copy(update={"steps": tuple(steps)})]
+    )
+    far = [
+        step.model_copy(update={"tokens": step.tokens.model_copy(update={"logprobs": (-20.0,) * 3})})
+        for step in pair[0].steps
+        if step.tokens
+    ]
+    apart = rewarded(pair[0], steps=tuple(far), in_baseline=False)
+    assert "clipped" in why([apart, rewarded(pair[1], reward=0.5), rewarded(pair[1], reward=0.5, id="g.2")])
+
+
+def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    settings = RL.model_copy(update={"weight_decay": 0.5})
+    model = load_adapted(str(model_dir), settings, cache)
+    before = [part.detach().clone() for part in model.parameters()]
+    row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantage=0.0)
+    report = train(RowSet(rows=(row,)), model, PolicyGradient(settings), settings, out=tmp_path)
+    assert (report.gradient, report.version, report.steps[0].gradient_norm) == ("zero", None, 0.0)
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_the_same_seed_gives_the_same_bytes(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    def weights(place: str, seed: int) -> bytes:
+        settings = RL.model_copy(update={"seed": seed, "rows_per_step": 1, "passes": 2})
+        report = grpo(pair, start=str(model_dir), out=tmp_path / place, settings=settings, cache=cache)
+        return (published(tmp_path / place, report) / "adapter" / "adapter_model.safetensors").read_bytes()
+
+    assert weights("a", 1) == weights("b", 1)
+    assert weights("a", 1) != weights("c", 2)
+
+
+def test_micro_batches_do_not_change_the_gradient(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    def norm(tokens: int) -> float:
+        settings = RL.model_copy(update={"micro_batch_tokens": tokens, "normalise": "tokens"})
+        return grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache).steps[0].gradient_norm
+
+    assert norm(1) == pytest.approx(norm(1000), rel=1e-5)
+
+
+def test_divergence_from_the_start_is_held_back_by_kl(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    def last_kl(weight: float) -> float:
+        settings = RL.model_copy(update={"kl": weight, "passes": 4})
+        report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache)
+        assert report.steps[0].kl == pytest.approx(0.0, abs=1e-9)
+        assert report.steps[-1].kl is not None
+        return report.steps[-1].kl
+
+    assert last_kl(10.0) < last_kl(1e-6)
+
+
+def test_a_time_limit_ends_the_update_between_steps(model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    settings = SL.model_copy(update={"passes": 500, "seconds": 0.2})
+    seen: list[tuple[int, int]] = []
+    report = sft(
+        [demonstration()],
+        start=str(model_dir),
+        out=tmp_path,
+        settings=settings,
+        cache=cache,
+        on_step=lambda done, total, figures: seen.append((done, total)),
+    )
+    assert 1 <= len(report.steps) < 500
+    assert f"after {len(report.steps)} of 500 steps" in report.stopped_early
+    assert published(tmp_path, report).is_dir()
+    assert len(seen) == len(report.steps)
+    assert seen[-1] == (report.total_tokens, 500 * report.steps[0].total_tokens)
+
+
+def test_a_loss_that_is_not_finite_stops_and_names_the_rows(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    far = [
+        step.model_copy(update={"tokens": step.tokens.model_copy(update={"logprobs": (-999.0,) * 3})})
+        for step in pair[1].steps
+        if step.tokens
+    ]
+    with pytest.raises(DivergenceError, match=r"loss is inf.*g\.1"):
+        grpo(
+            [pair[0], rewarded(pair[1], steps=tuple(far))], start=str(model_dir), out=tmp_path, settings=RL, cache=cache
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_the_model_cannot_read_are_left_out(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    model = load(model_dir, cache)
+    long = graded(sampled_steps(model, [(PROMPT * 70, GOOD)]), 0.0, 2)
+    foreign = [
+        step.model_copy(update={"tokens": step.tokens.model_copy(update={"prompt_ids": (999,)})})
+        for step in pair[1].steps
+        if step.tokens
+    ]
+    settings = RL.model_copy(update={"max_row_tokens": 1000})
+    report = grpo(
+        [*pair, long, rewarded(pair[1], steps=tuple(foreign))],
+        start=str(model_dir),
+        out=tmp_path,
+        settings=settings,
+        cache=cache,
+    )
+    assert report.left_out == {"too_long": 1, "unknown_ids": 1}
+    assert report.rows_used == 2
+
+
+def test_rows_at_another_temperature_have_no_sampler_gap(model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    model = load(model_dir, cache)
+    warm = [
+        graded(sampled_steps(model, [(PROMPT, answer)], Sampling(temperature=0.5)), reward, at)
+        for at, (answer, reward) in enumerate(((GOOD, 1.0), (BAD, 0.0)))
+    ]
+    report = grpo(warm, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    assert report.sampler_gap is not None
+    assert report.sampler_gap.largest < 1e-5
+
+
+def test_an_interrupt_leaves_no_checkpoint(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    def interrupt(done: int, total: int, figures: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, on_step=interrupt)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,91 @@
+"""A language model small enough to train in milliseconds, and trajectories that it could have sampled."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from patchgym.policy.models import load_model
+from patchgym.records import Reward, Sampling, Step, StepTokens, Trajectory, Verdict
+from tests.records_for_tests import make_report, make_step, make_trajectory
+
+_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+VOCABULARY = 258
+
+
+def save_tiny_model(folder: Path) -> Path:
+    """Random weights from a fixed seed."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytes_only = Tokenizer(models.BPE(vocab={char: at for at, char in enumerate(alphabet)}, merges=[]))
+    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_only.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bytes_only,
+        eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"],
+        chat_template=_TEMPLATE,
+    )
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def full_logprobs(model: torch.nn.Module, ids: Sequence[int], temperature: float = 1.0) -> Tensor:
+    """Log-probability of every id but the first, shape T-1, through the model's own logits for one unpadded row."""
+    logits_TV = model(input_ids=torch.tensor([ids])).logits[0, :-1].float() / temperature
+    return logits_TV.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+def sampled_steps(
+    model: torch.nn.Module, turns: Sequence[tuple[Sequence[int], Sequence[int]]], sampling: Sampling | None = None
+) -> list[Step]:
+    """Steps of (prompt ids, sampled ids) with the log-probabilities that ``model`` gives them."""
+    sampling = sampling or Sampling()
+    steps: list[Step] = []
+    ids: list[int] = []
+    for index, (prompt, answer) in enumerate(turns):
+        ids += [*prompt, *answer]
+        with torch.no_grad():
+            logprobs = full_logprobs(model, ids, sampling.temperature)[-len(answer) :].tolist()
+        tokens = StepTokens(
+            prompt_ids=tuple(prompt), sampled_ids=tuple(answer), logprobs=tuple(logprobs), mask=(1,) * len(answer)
+        )
+        steps.append(make_step(index, tokens=tokens).model_copy(update={"sampling": sampling}))
+    return steps
+
+
+def graded(steps: Sequence[Step], reward: float | None, sample: int, group: str = "g") -> Trajectory:
+    """A trajectory of group ``group``; without a reward it was lost to infrastructure."""
+    report = make_report(Verdict.RESOLVED if reward else Verdict.UNRESOLVED) if reward is not None else None
+    made = make_trajectory(sample, task_id=group, steps=steps, report=report, reward=reward)
+    return made.model_copy(update={"id": f"{group}.{sample}", "group_id": group})
+
+
+def rewarded(trajectory: Trajectory, **changes: object) -> Trajectory:
+    """The trajectory with other fields; ``reward`` as a number."""
+    if "reward" in changes:
+        changes["reward"] = Reward.model_validate({"value": changes["reward"], "gate": "test", "terms": {}})
+    return trajectory.model_copy(update=changes)
+
+
+def load(path: Path, cache: Path) -> torch.nn.Module:
+    """A model or checkpoint as a sampler sees it: adapter merged."""
+    return load_model(str(path), cache=cache).model
