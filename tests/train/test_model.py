@@ -21,7 +21,7 @@ def model(model_dir: Path, cache: Path) -> AdaptedModel:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in adapted.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
     return adapted
 
 

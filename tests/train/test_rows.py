@@ -37,7 +37,7 @@ def test_a_row_is_the_concatenation_of_prompts_and_samples() -> None:
     (row,) = rows_from_trajectory(path(tokens([1, 2], [3, 4]), tokens([5], [6, 7], mask=[1, 0])), max_length=99).rows
     assert row.ids == (1, 2, 3, 4, 5, 6, 7)
     assert row.trainable == (0, 0, 1, 1, 0, 1, 0)
-    assert row.logprobs == (0, 0, -0.5, -1.5, 0, -0.5, -1.5)
+    assert list(row.logprobs) == [0, 0, -0.5, -1.5, 0, -0.5, -1.5]
     assert row.turns == (-1, -1, 0, 0, -1, 1, 1)
     assert row.trained == 3
 

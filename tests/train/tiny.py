@@ -1,12 +1,13 @@
 """A language model small enough to train in milliseconds, and trajectories that it could have sampled."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from patchgym.policy.models import load_model
 from patchgym.records import Reward, Sampling, Step, StepTokens, Trajectory, Verdict
@@ -25,12 +26,7 @@ def save_tiny_model(folder: Path) -> Path:
     bytes_only = Tokenizer(models.BPE(vocab={char: at for at, char in enumerate(alphabet)}, merges=[]))
     bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytes_only.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bytes_only,
-        eos_token="<|im_end|>",
-        additional_special_tokens=["<|im_start|>"],
-        chat_template=_TEMPLATE,
-    )
+    bytes_only.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=32,
@@ -40,18 +36,27 @@ def save_tiny_model(folder: Path) -> Path:
         num_key_value_heads=2,
         max_position_embeddings=256,
         tie_word_embeddings=True,
+        initializer_range=0.2,  # wide enough for logits that can say something
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    bytes_only.save(str(folder / "tokenizer.json"))
+    told = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "additional_special_tokens": ["<|im_start|>"],
+        "chat_template": _TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
 
 
 def full_logprobs(model: torch.nn.Module, ids: Sequence[int], temperature: float = 1.0) -> Tensor:
     """Log-probability of every id but the first, shape T-1, through the model's own logits for one unpadded row."""
     logits_TV = model(input_ids=torch.tensor([ids])).logits[0, :-1].float() / temperature
-    return logits_TV.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    logprobs_T: Tensor = logits_TV.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    return logprobs_T
 
 
 def sampled_steps(

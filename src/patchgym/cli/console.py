@@ -1,6 +1,7 @@
 """What a person sees: progress on standard error, tables on standard output, JSON for programs."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 _PLAIN_EVERY_S = 10.0
+_FIGURE = re.compile(r"[-+\d.,/%e ]*")
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -83,10 +85,11 @@ class _Plain:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output, at most as wide as the terminal. Cells are never markup."""
+    """A table on standard output, at most as wide as the terminal. Cells are never markup; figures align right."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    for position, column in enumerate(columns):
+        figures = all(_FIGURE.fullmatch(row[position]) for row in rows)
+        table.add_column(column, justify="right" if figures and rows else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(highlight=False).print(table)

@@ -135,10 +135,10 @@ class ChatEncoder:
         return whole[len(earlier) :]
 
     def _refuse_rewriting(self) -> None:
-        thinking, answer = "reasoning here", f"{_MARK}"
+        thinking = "reasoning here"
         messages = [
             {"role": "user", "content": "question"},
-            {"role": "assistant", "content": f"<think>\n{thinking}\n</think>\n\n{answer}"},
+            {"role": "assistant", "content": f"<think>\n{thinking}\n</think>\n\nanswer"},
             {"role": "user", "content": "and then?"},
         ]
         shown = self._render(messages[:2])
@@ -148,16 +148,20 @@ class ChatEncoder:
     def _render(self, messages: list[dict[str, str]], *, prompt: bool = False) -> str:
         if not messages and not prompt:
             return ""
+        from jinja2 import TemplateError
+
         try:
             return self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
-        except (ValueError, TypeError, LookupError) as error:
+        except (TemplateError, ValueError, TypeError, LookupError) as error:
             raise _unusable(str(error).strip().partition("\n")[0]) from error
 
     def _control(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=False))
 
     def _plain(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        # Lone surrogates (bytes that were not UTF-8) have no encoding: they become question marks.
+        sound = text.encode("utf-8", "replace").decode("utf-8")
+        return self._tokenizer.encode(sound, add_special_tokens=False, split_special_tokens=True)
 
 
 def _unusable(why: str) -> ConfigError:

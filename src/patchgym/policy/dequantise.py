@@ -1,4 +1,4 @@
-"""Rewrite a GGUF model as a float32 Hugging Face directory: ``python -m patchgym.policy.dequantise FOLDER FILE TARGET``.
+"""Rewrite a GGUF model as a float32 Hugging Face directory: ``python -m patchgym.policy.dequantise FOLDER FILE OUT``.
 
 A process of its own, because the work writes progress bars and leaves twice the model's size in the allocator.
 """

@@ -1,8 +1,8 @@
 """Batched generation: one thread that owns the model, and rows that come and go between its steps.
 
-Every step is one forward pass over rows of equal step length: one token each (*decode*, all rows together), or a stretch
-of unread prompt (*prefill*, rows of like length together). A row joins when there is room, is prefilled up to its last
-token, and decodes with the others until it ends; its keys and values are then kept for the next turn of its conversation.
+A step is one forward pass: one token for every row (*decode*), or a stretch of unread prompt for rows that have about
+the same left to read (*prefill*). A row joins when there is room, is prefilled up to its last token, and decodes with
+the others until it ends; its keys and values are then kept for the next turn of its conversation.
 """
 
 import random
@@ -178,7 +178,7 @@ class Engine:
     def _admit(self) -> None:
         """Take queued requests into free rows and prefill them, in waves: a request whose context starts like that of
         one in the wave (samples of one task) waits for the next, and copies what was read for the first."""
-        while wave := self._next_wave():
+        while not self._closed and (wave := self._next_wave()):
             first = len(self._rows)
             self._rows += sorted(wave, key=lambda row: row.unread)
             for at, row in enumerate(self._rows[first:], first):
@@ -187,7 +187,7 @@ class Engine:
                 elif row.source is not None:
                     self._cache.write(at, row.source.known, row.done)
                 row.source = None
-            while first < len(self._rows):
+            while first < len(self._rows) and not self._closed:
                 first += self._prefill(first)
 
     def _next_wave(self) -> list[_Row]:
@@ -195,8 +195,9 @@ class Engine:
         with self._changed:
             if self._jobs and isinstance(swap := self._jobs[0], _Swap) and not self._rows:
                 self._jobs.popleft()
-                self._model, self._stop_ids, self._cache, self._parked = swap.model, swap.stop_ids, SlotCache(), []
-                swap.future.set_result(None)
+                if swap.future.set_running_or_notify_cancel():
+                    self._model, self._stop_ids, self._cache, self._parked = swap.model, swap.stop_ids, SlotCache(), []
+                    swap.future.set_result(None)
             later: list[_Row] = []
             while self._jobs and isinstance(row := self._jobs[0], _Row):
                 if len(self._rows) + len(wave) == self._max_batch:
@@ -211,7 +212,7 @@ class Engine:
         return wave
 
     def _prefill(self, first: int) -> int:
-        """Read on in rows from ``first`` that have about the same left to read; returns how many of them are through."""
+        """Read on in the rows from ``first`` that have about the same left; returns how many of them are through."""
         left = [row.unread for row in self._rows[first:]]
         count = 1
         while count < len(left) and left[count] <= 1.25 * left[0] and left[count] * (count + 1) <= _PREFILL_TOKENS:
@@ -220,7 +221,7 @@ class Engine:
         if length:
             # A shorter row repeats its last token in the same place, which writes the same keys and values again.
             places = [[min(row.done + at, len(row.ids) - 2) for at in range(length)] for row in rows]
-            self._forward(first, [[row.ids[at] for at in row_places] for row, row_places in zip(rows, places)], places)
+            self._forward(first, [[row.ids[at] for at in seen] for row, seen in zip(rows, places, strict=True)], places)
             for row in rows:
                 row.done += min(length, row.unread)
         return count if not any(row.unread for row in rows) else 0
@@ -230,9 +231,9 @@ class Engine:
         for at in reversed(range(len(self._rows))):
             if self._rows[at].future.cancelled():
                 self._leave(at)
-        if not self._rows:
-            return
         rows = self._rows
+        if not rows or self._closed:
+            return
         logits_BV = self._forward(0, [[row.ids[row.done]] for row in rows], [[row.done] for row in rows])
         if not bool(torch.isfinite(logits_BV).all()):
             raise RuntimeError("the model's logits are not finite numbers")

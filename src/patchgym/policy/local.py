@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from patchgym.errors import ConfigError, ContextLengthError
+from patchgym.errors import ConfigError, ContextLengthError, DataError
 from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import DType, LoadedModel, load_model
 from patchgym.records import Message, Sample, Sampling, StepTokens, Task, ToolSpec, Usage
@@ -36,8 +36,9 @@ class LocalPolicy:
         max_batch: int = 16,
         kept_tokens: int = 24_000,
     ) -> None:
-        """``spec`` is the name that the policy was asked for by. ``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
-        (46 KB a token for smollm2); ``dtype`` is what ``load_checkpoint`` loads in.
+        """``spec`` is the name that the policy was asked for by, ``dtype`` what ``load_checkpoint`` loads in.
+        ``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
+        (46 KB a token for smollm2).
 
         Raises:
             ConfigError: the chat template cannot be used token by token, or the model attends through windows or
@@ -59,6 +60,7 @@ class LocalPolicy:
             ContextLengthError: the context leaves no room for an answer.
             EndpointError: the engine is closed, out of memory, or the model's logits are not numbers.
             ConfigError: ``sampling`` is out of range.
+            DataError: ``sampled_ids`` of a message are no ids of this model.
         """
         from patchgym.policy.engine import Request
 
@@ -66,7 +68,12 @@ class LocalPolicy:
             raise ConfigError(
                 f"Cannot sample with {sampling!r}", mend="temperature >= 0, 0 < top_p <= 1, max_tokens >= 1."
             )
-        ids, known = self._encoder.encode_turn(messages)
+        encoder = self._encoder
+        ids, known = encoder.encode_turn(messages)
+        if max(ids) >= self._vocabulary:
+            raise DataError(
+                "A message holds sampled ids that the model does not know", why="Another model sampled them."
+            )
         room = self._max_context - len(ids)
         if room < 1:
             raise ContextLengthError(
@@ -77,7 +84,7 @@ class LocalPolicy:
         )
         done = await asyncio.wrap_future(self._engine.submit(request))
         return Sample(
-            message=Message(role="assistant", content=self._encoder.decode(done.ids), sampled_ids=done.ids),
+            message=Message(role="assistant", content=encoder.decode(done.ids), sampled_ids=done.ids),
             tokens=StepTokens(
                 prompt_ids=tuple(ids[known:]),
                 sampled_ids=done.ids,
@@ -96,8 +103,10 @@ class LocalPolicy:
         """
         loaded = await asyncio.to_thread(load_model, str(path), dtype=self._dtype)
         stop_ids = _stop_ids(loaded, ChatEncoder(loaded.tokenizer))
-        await asyncio.wrap_future(self._engine.swap(_placed(loaded), stop_ids))
-        self._take(loaded)
+        swapped = self._engine.swap(_placed(loaded), stop_ids)
+        # In the engine's thread, so that a caller who is cancelled meanwhile cannot leave the new weights unnamed.
+        swapped.add_done_callback(lambda done: None if done.cancelled() or done.exception() else self._take(loaded))
+        await asyncio.wrap_future(swapped)
 
     def for_task(self, task: Task) -> "LocalPolicy":
         """The policy for an episode of ``task``: this one for every task, and it is told nothing of it."""
@@ -113,6 +122,7 @@ class LocalPolicy:
     def _take(self, loaded: LoadedModel) -> None:
         self._encoder = ChatEncoder(loaded.tokenizer)
         self._max_context = loaded.max_context
+        self._vocabulary: int = _config(loaded).vocab_size
         self.version: str = loaded.version
 
 
@@ -134,14 +144,23 @@ def _placed(loaded: LoadedModel) -> "torch.nn.Module":
     """
     import torch
 
-    kinds = set(getattr(loaded.model.config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds:
+    config = _config(loaded)
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or (["sliding_attention"] if window else []))
+    wide = window is not None and window >= loaded.max_context
+    partial = kinds - {"full_attention"} - ({"sliding_attention"} if wide else set())
+    if partial:
         raise ConfigError(
             f"The local policy cannot sample from {loaded.version}",
-            why=f"It has layers of kind {', '.join(sorted(kinds))}; only full attention is supported.",
+            why=f"It has layers of kind {', '.join(sorted(partial))}; only full attention is supported.",
             mend="Serve it behind an OpenAI-compatible endpoint and use openai:MODEL.",
         )
     return loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _config(loaded: LoadedModel) -> Any:
+    """The model's transformers configuration."""
+    return loaded.model.config
 
 
 def _stop_ids(loaded: LoadedModel, encoder: ChatEncoder) -> frozenset[int]:

@@ -1,10 +1,11 @@
 """Keys and values of the rows that a model is working on, each token in the slot of its own position.
 
-Rows of different lengths lie side by side without padding on the left: a row's token at position ``p`` is in slot ``p``
-of every layer, and a query at position ``p`` sees slots 0 to ``p``. What lies beyond a row's length is never seen before
-it is overwritten. Tensors are allocated ahead and written in place, so that a step copies nothing that it did not make.
+Rows of different lengths lie side by side without padding: a row's token at position ``p`` is in slot ``p`` of every
+layer, and a query at position ``p`` sees slots 0 to ``p``. What lies beyond a row's length is overwritten before it is
+ever seen. Tensors are allocated ahead and written in place, so that a step copies nothing that it did not make.
 
-Shapes: ``B`` rows of a step, ``T`` tokens of a step, ``S`` slots, ``R`` rows held, ``H`` key/value heads, ``D`` head size.
+Shapes: ``B`` rows of a step, ``T`` tokens of a step, ``S`` slots, ``R`` rows held, ``H`` key/value heads, ``D`` numbers
+a head.
 """
 
 from dataclasses import dataclass

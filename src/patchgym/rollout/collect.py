@@ -166,7 +166,7 @@ class Collector:
             fault = Fault(kind=type(error).__name__, where="sandbox", message=str(error))
             return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
         try:
-            policy = source.for_task(task)
+            policy = source.for_task(task, self._run.objects)
             return await run_episode(task.view(), sandbox, policy, self._run.objects, settings, on_step=journal.append)
         finally:
             await sandbox.close()

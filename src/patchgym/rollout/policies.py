@@ -27,8 +27,8 @@ class PolicySource(Protocol):
         """Exactly what samples now."""
         ...
 
-    def for_task(self, task: Task) -> Policy:
-        """The policy for one episode of ``task``. A model gets to know nothing of the task here."""
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        """The policy for one episode of ``task``, whose trees are in ``objects``. A model learns nothing of it here."""
         ...
 
     async def check(self) -> None:
@@ -57,11 +57,8 @@ class _Gold:
     spec = "gold"
     version = "gold"
 
-    def __init__(self, objects: ObjectStore) -> None:
-        self._objects = objects
-
-    def for_task(self, task: Task) -> Policy:
-        return ScriptedPolicy(gold_script(task, self._objects), self.version)
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        return ScriptedPolicy(gold_script(task, objects), self.version)
 
     async def check(self) -> None:
         pass
@@ -78,7 +75,7 @@ class _Fixed:
         self.version = scripts.version if scripts else spec
         self._scripts = scripts
 
-    def for_task(self, task: Task) -> Policy:
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
         return self._scripts.for_task(task.id) if self._scripts else ScriptedPolicy([], self.version)
 
     async def check(self) -> None:
@@ -108,7 +105,7 @@ class LocalSource:
         """The version that samples now."""
         return self._policy.version
 
-    def for_task(self, task: Task) -> Policy:
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
         """The one policy, whatever the task."""
         return self._policy
 
@@ -125,7 +122,7 @@ class LocalSource:
 
     async def close(self) -> None:
         """End the sampling thread."""
-        self._policy.close()
+        await self._policy.close()
 
 
 class _Endpoint:
@@ -139,7 +136,7 @@ class _Endpoint:
     def version(self) -> str:
         return self._policy.version
 
-    def for_task(self, task: Task) -> Policy:
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
         return self._policy
 
     async def check(self) -> None:
@@ -149,7 +146,7 @@ class _Endpoint:
         await self._policy.close()
 
 
-def open_policy(spec: str, objects: ObjectStore, options: PolicyOptions) -> PolicySource:
+def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
     """The policy source that ``spec`` names. Local models are loaded here, which takes seconds.
 
     Raises:
@@ -159,7 +156,7 @@ def open_policy(spec: str, objects: ObjectStore, options: PolicyOptions) -> Poli
     kind, _, target = spec.partition(":")
     match kind:
         case "gold" if not target:
-            return _Gold(objects)
+            return _Gold()
         case "noop" if not target:
             return _Fixed(spec, None)
         case "scripted" if target:

@@ -95,7 +95,7 @@ def mount_arguments(mounts: Mapping[str, Path]) -> list[str]:
             raise SandboxError(f"Cannot mount {host} at {inside!r}", why="The place is not outside the workspace.")
         if not host.exists():
             raise SandboxError(f"Cannot mount {host} at {inside}", why="There is no such file or folder.")
-        arguments += ["--ro-bind", str(host), place]
+        arguments += ["--ro-bind", str(host.absolute()), place]
     return arguments
 
 

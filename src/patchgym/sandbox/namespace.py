@@ -47,7 +47,7 @@ def check_namespace(scratch: Path | None = None) -> None:
     Raises:
         PrerequisiteError: this machine cannot; it quotes the reason and says what to do.
     """
-    _scratch_parent(find_bwrap(), scratch)
+    _scratch_parent(find_bwrap(), scratch.absolute() if scratch else None)
 
 
 class NamespaceSandboxes:
@@ -62,8 +62,8 @@ class NamespaceSandboxes:
 
     def __init__(self, objects: ObjectStore, *, cache: Path | None = None, scratch: Path | None = None) -> None:
         self.objects = objects
-        self._cache = (cache or cache_root()) / "workspaces"
-        self._parent = scratch
+        self._cache = (cache or cache_root()).absolute() / "workspaces"
+        self._parent = scratch.absolute() if scratch else None
         self._ready: _Machine | None = None
         self._lock = threading.Lock()
 

@@ -255,11 +255,14 @@ def _error(kind: type[OSError], path: str) -> OSError:
 
 def _parts(target: str, path: str, folders: list[_Folder]) -> list[str]:
     """The names that a path or a link's target goes through; an absolute one starts again at the workspace."""
-    if "\0" in target:
+    try:
+        nameable = b"\0" not in os.fsencode(target)
+    except UnicodeEncodeError:
+        nameable = False
+    if not nameable:
         raise _error(FileNotFoundError, path)
     if target.startswith("/"):
-        inside = f"{target}/".startswith(f"{WORKSPACE}/")
-        if not inside:
+        if not f"{target}/".startswith(f"{WORKSPACE}/"):
             raise _error(PermissionError, path)
         del folders[1:]
         target = target[len(WORKSPACE) :]

@@ -7,7 +7,9 @@ in whatever pid namespace it ran: a folder whose lock is free belongs to nobody.
 import fcntl
 import os
 import secrets
+import signal
 import tempfile
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from patchgym.sandbox.overlay import remove_tree
 
 PREFIX = "patchgym-"
 _GROUPS = "groups"
+_PATIENCE_S = 5.0
 
 
 class Scratch:
@@ -75,15 +78,16 @@ def _make_locked(parent: Path) -> tuple[Path, int]:
 
 def _lock(folder: Path) -> int | None:
     """A descriptor that holds the folder's lock; None when another has it, or removed the folder meanwhile."""
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        return None
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        if folder.lstat().st_uid != os.geteuid():
+            return None
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(lock), folder.stat()):
             return lock
-    except OSError:
-        pass
     os.close(lock)
     return None
 
@@ -95,8 +99,29 @@ def _discard(folder: Path, lock: int, owner: int) -> None:
 
 
 def _remove(folder: Path) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while (running := _running_in(folder)) and time.monotonic() < until:
+        for pid in running:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
     with suppress(FileNotFoundError):
         for parent in (folder / _GROUPS).read_text(encoding="utf-8", errors="surrogateescape").splitlines():
             for group in Path(parent).glob(f"{folder.name}-*"):
                 remove_group(group)
     remove_tree(folder)
+
+
+def _running_in(folder: Path) -> list[int]:
+    """The bubblewrap processes that work on a scratch folder, told by their command lines. The first process of each
+    sandbox is among them, and everything inside ends with it.
+
+    They die with the runner; only one killed in the few milliseconds in which a command starts can leave them."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+            inside = os.fsencode(folder) + b"/"
+            if program.endswith(b"bwrap") and any(argument.startswith(inside) for argument in arguments):
+                found.append(int(process.name))
+    return found

@@ -109,7 +109,9 @@ class _Build:
         self.funnel: Counter[str] = Counter(candidates=0, written=0)
         self._recipe, self._releases, self._bench, self._on_progress = recipe, releases, bench, on_progress
         self._rules = Rules(recipe.proof_runs, recipe.max_failing_tests, recipe.limits, recipe.seed)
-        self._pairs = [pair_candidate(*(releases[end] for end in _ends(pair)), bench.objects) for pair in recipe.pairs]
+        self._pairs = [
+            pair_candidate(releases[old], releases[new], bench.objects) for old, new in map(_ends, recipe.pairs)
+        ]
         names = [{releases[requirement].name for requirement in side} for side in (recipe.train, recipe.heldout)]
         self._shared = names[0] & names[1]
         self._wanted = (

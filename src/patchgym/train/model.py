@@ -4,6 +4,7 @@ The transformer's body runs over whole rows, but its head (the largest matrix of
 next id is trained. Everything is in eval mode: no dropout anywhere, so that trainer and sampler see one policy.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,8 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
         for name, parameter in adapted.named_parameters():
             parameter.requires_grad_("lora_" in name)
     else:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft still asks transformers for a name it is giving up
             torch.manual_seed(settings.seed)
             adapted = peft.get_peft_model(loaded.model, _new_adapter(_causal(loaded.model), settings))
     causal = _causal(adapted.eval())

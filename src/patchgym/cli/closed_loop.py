@@ -1,0 +1,204 @@
+"""The closed loop: tasks, demonstrations, measurement, warm start, rounds of reinforcement learning, measurement.
+
+Each part is kept in the run directory once it is done: trajectories by phase, updates as metrics with a published
+checkpoint. A loop that was interrupted goes through the same parts again and finds them done.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from patchgym.cli.console import number, say, stage
+from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.workshop import collect
+from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
+from patchgym.errors import DataError
+from patchgym.evaluate import EvalReport, evaluate, paired_difference
+from patchgym.records import Record, Task, Trajectory, Verdict
+from patchgym.rollout import Collector, LocalSource, Phase, PolicySource, RunCounts, count_run, open_policy
+from patchgym.rollout.policies import PolicyOptions
+from patchgym.sandbox import SandboxFactory
+from patchgym.sandbox.environments import build_environment
+from patchgym.store import RunDirectory
+from patchgym.train import OnStep, UpdateReport, grpo, sft
+
+DEMONSTRATE, BASE, WARM, FINAL = "demonstrate", "eval-base", "eval-warm", "eval-final"
+
+
+class Update(Record):
+    """One update of the policy, as ``metrics.jsonl`` keeps it."""
+
+    kind: str = "update"
+    name: str
+    report: UpdateReport
+
+
+class LoopReport(Record):
+    """What a closed loop came to. ``evaluations`` and ``rounds`` are by phase, in order."""
+
+    run: str
+    tasks: dict[str, int]
+    funnel: dict[str, int]
+    demonstrations: RunCounts
+    evaluations: dict[str, EvalReport]
+    rounds: dict[str, RunCounts]
+    rewards: dict[str, tuple[float, ...]]
+    updates: dict[str, UpdateReport]
+    judgement: Judgement
+    seconds: float
+
+
+class ClosedLoop:
+    """One closed loop in one run directory. The policy must be a local model: it is trained here."""
+
+    def __init__(
+        self,
+        recipe: LoopRecipe,
+        run: RunDirectory,
+        factory: SandboxFactory,
+        source: LocalSource,
+        train: Sequence[Task],
+        heldout: Sequence[Task],
+    ) -> None:
+        self._recipe, self._run, self._source = recipe, run, source
+        self._train, self._heldout = train, heldout
+        self._collector = Collector(run, factory, build_environment, recipe.reward, recipe.seed)
+        self._current = recipe.policy.partition(":")[2]
+
+    def go(self, funnel: dict[str, int]) -> LoopReport:
+        """Do every part that is not done, and report.
+
+        Raises:
+            PatchgymError: this machine cannot do one of them. What is done stays.
+        """
+        started = time.monotonic()
+        recipe = self._recipe
+        gold = open_policy("gold", PolicyOptions())
+        shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
+        solved = [t for t in shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
+        evaluations = {BASE: self._evaluate("Held-out, base model", BASE)}
+        updates = {
+            "warm-start": self._update(
+                "warm-start",
+                lambda start, out, on_step: sft(
+                    solved, start=start, out=out, settings=recipe.warm_start, on_step=on_step
+                ),
+            )
+        }
+        evaluations[WARM] = self._evaluate("Held-out, after the warm start", WARM)
+        rounds: dict[str, list[Trajectory]] = {}
+        for index in range(1, recipe.rounds + 1):
+            name = f"round-{index}"
+            rounds[name] = self._collect(f"Round {index}: rollouts", self._round(index), self._source)
+            updates[name] = self._reinforce(name, rounds[name])
+        if recipe.rounds:
+            evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
+        return LoopReport(
+            run=str(self._run.path),
+            tasks={"train": len(self._train), "heldout": len(self._heldout)},
+            funnel=funnel,
+            demonstrations=count_run(shown),
+            evaluations=evaluations,
+            rounds={name: count_run(found) for name, found in rounds.items()},
+            rewards={name: _rewards(found) for name, found in rounds.items()},
+            updates=updates,
+            judgement=judge(shown, rounds, [_facts(name, u) for name, u in updates.items()], _held_out(evaluations)),
+            seconds=time.monotonic() - started,
+        )
+
+    def _round(self, index: int) -> Phase:
+        """The round's tasks: turn by turn through the training set."""
+        count = min(self._recipe.tasks_per_round, len(self._train))
+        first = (index - 1) * count
+        tasks = [self._train[(first + offset) % len(self._train)] for offset in range(count)]
+        return Phase(f"round-{index}", tasks, self._recipe.samples)
+
+    def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:
+        return collect(title, self._collector, self._run, phase, source, self._recipe.rollout)
+
+    def _evaluate(self, title: str, name: str) -> EvalReport:
+        wanted = self._recipe.evaluation
+        settings = self._recipe.rollout.model_copy(update={"temperature": wanted.temperature})
+        phase = Phase(name, self._heldout, wanted.samples)
+        found = collect(title, self._collector, self._run, phase, self._source, settings)
+        return evaluate(found, self._heldout, seed=self._recipe.seed)
+
+    def _reinforce(self, name: str, found: Sequence[Trajectory]) -> UpdateReport:
+        settings = self._recipe.grpo
+        return self._update(
+            name, lambda start, out, on_step: grpo(found, start=start, out=out, settings=settings, on_step=on_step)
+        )
+
+    def _update(self, name: str, make: Callable[[str, Path, OnStep], UpdateReport]) -> UpdateReport:
+        """The update of that name, made now or before, and its version taken into use."""
+        checkpoints = self._run.path / "checkpoints"
+        report = self._kept_update(name)
+        if report is None:
+            with stage(f"Update: {name}") as shown:
+
+                def on_step(done: int, total: int, metrics: dict[str, float]) -> None:
+                    loss = f", loss {metrics['loss']:.3f}" if "loss" in metrics else ""
+                    shown.update(done, total, f"{done} of {total} tokens{loss}")
+
+                report = make(self._current, checkpoints, on_step)
+            self._run.log_metrics(Update(name=name, report=report).model_dump(mode="json"))
+            say(f"    {describe(report)}")
+        if report.version is not None:
+            self._current = str(checkpoints / report.version)
+            asyncio.run(self._source.use(Path(self._current)))
+        return report
+
+    def _kept_update(self, name: str) -> UpdateReport | None:
+        for row in self._run.metrics():
+            if row.get("kind") != "update" or row.get("name") != name:
+                continue
+            report = Update.model_validate(row).report
+            if report.version is not None and not (self._run.path / "checkpoints" / report.version).is_dir():
+                raise DataError(
+                    f"Checkpoint {report.version} is missing from {self._run.path}",
+                    why=f"The run says that {name} published it.",
+                    mend="Start the loop again in another --out.",
+                )
+            return report
+        return None
+
+
+def describe(report: UpdateReport) -> str:
+    """An update in one line: what moved, or why nothing did."""
+    if report.gradient == "zero":
+        return f"The gradient is zero: {report.why}"
+    norms = [step.gradient_norm for step in report.steps]
+    early = f"; {report.stopped_early}" if report.stopped_early else ""
+    return (
+        f"The gradient is not zero (norm {number(norms[0], 3)} to {number(norms[-1], 3)}): {report.rows_used} rows, "
+        f"{report.trained_tokens} trained tokens, {len(report.steps)} steps, now {report.version}{early}"
+    )
+
+
+def _facts(name: str, report: UpdateReport) -> UpdateFacts:
+    return UpdateFacts(
+        name=name,
+        nonzero=report.gradient == "nonzero",
+        why=report.why,
+        sampler_gap=report.sampler_gap.mean if report.sampler_gap else None,
+        trained_tokens=report.trained_tokens,
+    )
+
+
+def _held_out(evaluations: dict[str, EvalReport]) -> HeldOut | None:
+    before, after = evaluations[WARM], evaluations.get(FINAL)
+    difference = paired_difference(before.solved, after.solved) if after else None
+    if after is None or difference is None or before.pass_at_1 is None or after.pass_at_1 is None:
+        return None
+    return HeldOut(
+        before=before.pass_at_1.value,
+        after=after.pass_at_1.value,
+        low=difference.low,
+        high=difference.high,
+        tasks=difference.tasks,
+    )
+
+
+def _rewards(found: Sequence[Trajectory]) -> tuple[float, ...]:
+    return tuple(t.reward.value for t in found if t.reward is not None and t.reward.value is not None)

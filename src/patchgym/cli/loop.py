@@ -1,0 +1,131 @@
+"""``patchgym loop``: the whole closed loop, and what it says at the end."""
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport, describe
+from patchgym.cli.console import number, say, show_json, show_line, show_table
+from patchgym.cli.eval import show_eval
+from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.tasks import build_watched
+from patchgym.cli.workshop import make_manifest, opened_run, sandboxes
+from patchgym.config import load_recipe
+from patchgym.content import cache_root
+from patchgym.errors import ConfigError, DataError
+from patchgym.grading import GRADER_VERSION
+from patchgym.rollout import LocalSource, PolicyOptions
+from patchgym.tasks import TaskSet, TaskSetRecipe
+
+_BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "up to 0.3"), (0.3, 0.9, "up to 0.9"), (0.9, 1.01, "solved"))
+_NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
+
+
+@click.command()
+@click.argument("recipe", default="default")
+@click.option("--out", type=click.Path(path_type=Path), help="The run directory; an old one is resumed. [runs/RECIPE]")
+@click.option("--tasks", "taskset", type=click.Path(path_type=Path), help="Use this task set; do not build one.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Run the whole closed loop. RECIPE is an embedded recipe's name or a .toml file.
+
+    An interrupted loop goes on with the same command.
+    """
+    settings = load_recipe(LoopRecipe, recipe, overrides)
+    kind, _, model = settings.policy.partition(":")
+    if kind != "local" or not model:
+        raise ConfigError(f"The loop trains its policy, and cannot train {settings.policy!r}", mend="Use local:PATH.")
+    where = out or Path("runs") / Path(recipe).stem
+    tasks = TaskSet.load(taskset if taskset is not None else _built(settings.tasks))
+    train, heldout = tasks.split("train"), tasks.split("heldout")
+    if not train or not heldout:
+        raise DataError(
+            f"{tasks.path} needs training and held-out tasks", why=f"It has {len(train)} and {len(heldout)}."
+        )
+    say("Load the model (the first time it is fetched and dequantised, which takes a minute)")
+    source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
+    try:
+        manifest = make_manifest("loop", settings.model_dump(mode="json"), [*train, *heldout], settings.seed)
+        with opened_run(where, manifest, tasks.tasks, tasks) as run, sandboxes(run.objects) as factory:
+            for problem in run.problems:
+                say(f"  {problem}")
+            run.write_report("tasks.jsonl", "\n".join(task.to_line() for task in tasks.tasks))
+            report = ClosedLoop(settings, run, factory, source, train, heldout).go(tasks.manifest.funnel)
+            run.write_report("report.json", report.model_dump_json(indent=1))
+    finally:
+        asyncio.run(source.close())
+    if as_json:
+        show_json(report)
+    else:
+        show_report(report)
+    sys.exit(0 if report.judgement.sound else 1)
+
+
+def _built(recipe: TaskSetRecipe) -> Path:
+    """The recipe's task set in the cache, built where it is not there yet."""
+    key = json.dumps([recipe.model_dump(mode="json"), GRADER_VERSION], sort_keys=True)
+    path = cache_root() / "tasksets" / f"{recipe.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    if path.is_dir():
+        say(f"Task set: {path} (built and proved before)")
+    else:
+        build_watched(recipe, path)
+    return path
+
+
+def show_report(report: LoopReport) -> None:
+    """The report as tables, the verdict, and one command to go on with."""
+    funnel = report.funnel
+    dropped = ", ".join(
+        f"{count} {name.removeprefix('dropped_').replace('_', ' ')}"
+        for name, count in funnel.items()
+        if name.startswith("dropped_")
+    )
+    show_line(
+        f"\nTasks: {report.tasks['train']} to train on, {report.tasks['heldout']} held out, proved out of "
+        f"{funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
+    )
+    show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
+    _show_rounds(report)
+    for name, update in report.updates.items():
+        show_line(f"Update {name}: {describe(update)}")
+    rows = [
+        (f.check, f.level.value, "\n".join(filter(None, (f.evidence, f.action)))) for f in report.judgement.findings
+    ]
+    show_table("\nShould this go on?", ("link", "", "evidence"), rows)
+    show_line(report.judgement.verdict)
+    show_line(f"\nThe run is in {report.run} (report.json holds these figures; {report.seconds:.0f} s this time).")
+    show_line(f"Next: {_next_command(report)}")
+
+
+def _show_rounds(report: LoopReport) -> None:
+    columns = ("round", "rollouts", "solved", "mean reward", *(label for _, _, label in _BANDS), "valid", "lost")
+    rows = [
+        (
+            name,
+            str(counts.trajectories),
+            str(counts.resolved),
+            number(counts.mean_reward, 3),
+            *_banded(report.rewards[name]),
+            number(counts.valid_action_rate),
+            str(counts.infra_error),
+        )
+        for name, counts in report.rounds.items()
+    ]
+    if rows:
+        show_table("\nRollouts and rewards", columns, rows)
+
+
+def _banded(rewards: Sequence[float]) -> list[str]:
+    return [str(sum(low <= reward < high for reward in rewards)) for low, high, _ in _BANDS]
+
+
+def _next_command(report: LoopReport) -> str:
+    if not report.judgement.sound:
+        return "patchgym doctor"
+    return "patchgym loop longer"

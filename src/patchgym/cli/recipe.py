@@ -1,0 +1,36 @@
+"""The recipe of the closed loop."""
+
+from pydantic import Field
+
+from patchgym.config import Settings
+from patchgym.reward import RewardSettings
+from patchgym.rollout import RolloutSettings
+from patchgym.tasks import TaskSetRecipe
+from patchgym.train import GrpoSettings, SftSettings
+
+
+class EvalSettings(Settings):
+    """Held-out measurement: samples a task and how they are drawn (temperature 0 is greedy)."""
+
+    samples: int = Field(1, ge=1)
+    temperature: float = Field(0.0, ge=0.0)
+
+
+class LoopRecipe(Settings):
+    """Everything that ``patchgym loop`` does, in the order in which it does it.
+
+    ``rounds`` rounds of reinforcement learning take ``tasks_per_round`` training tasks each (turn by turn through the
+    set) with ``samples`` samples of each.
+    """
+
+    seed: int = 0
+    policy: str = "local:smollm2"
+    rounds: int = Field(2, ge=0)
+    tasks_per_round: int = Field(6, ge=1)
+    samples: int = Field(4, ge=2)
+    tasks: TaskSetRecipe = TaskSetRecipe()
+    rollout: RolloutSettings = RolloutSettings()
+    reward: RewardSettings = RewardSettings()
+    warm_start: SftSettings = SftSettings()
+    grpo: GrpoSettings = GrpoSettings()
+    evaluation: EvalSettings = EvalSettings()

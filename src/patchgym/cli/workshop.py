@@ -1,0 +1,124 @@
+"""What several commands need: sandboxes over a store, run manifests, watching a collection."""
+
+import asyncio
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from patchgym.cli.console import number, stage
+from patchgym.content import ObjectStore
+from patchgym.errors import UsageError
+from patchgym.records import RunManifest, Task, Trajectory
+from patchgym.rollout import Collector, Phase, PolicySource, RolloutSettings, count_run
+from patchgym.sandbox import NamespaceSandboxes
+from patchgym.store import RunDirectory
+from patchgym.tasks import TaskSet
+
+
+@contextmanager
+def sandboxes(objects: ObjectStore) -> Iterator[NamespaceSandboxes]:
+    """Namespace sandboxes over a store; what they hold is released at the end.
+
+    Raises:
+        PrerequisiteError: this machine cannot make them.
+    """
+    factory = NamespaceSandboxes(objects)
+    try:
+        yield factory
+    finally:
+        factory.close()
+
+
+@contextmanager
+def opened_run(path: Path, manifest: RunManifest, tasks: Sequence[Task], source: TaskSet) -> Iterator[RunDirectory]:
+    """The run directory, with the tasks' trees in its own store.
+
+    Raises:
+        ConfigError, UsageError, DataError, StorageError: as ``RunDirectory.open_for_writing``.
+    """
+    run = RunDirectory.open_for_writing(path, manifest)
+    try:
+        copy_task_objects(tasks, source.objects, run.objects)
+        yield run
+    finally:
+        run.close()
+
+
+def copy_task_objects(tasks: Sequence[Task], source: ObjectStore, target: ObjectStore) -> None:
+    """Copy the workspaces and test files of tasks from one store to another."""
+    for task in tasks:
+        source.copy_tree(task.workspace, target)
+        for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
+            if blob not in target:
+                target.put(source.get(blob))
+
+
+def make_manifest(command: str, config: Mapping[str, JsonValue], tasks: Sequence[Task], seed: int) -> RunManifest:
+    """The manifest of a run that starts now."""
+    now = datetime.now(UTC)
+    return RunManifest(
+        id=f"{command}-{now:%Y%m%d-%H%M%S}",
+        command=command,
+        config=dict(config),
+        versions={"python": platform.python_version(), **_versions("patchgym", "torch", "transformers", "peft")},
+        task_hashes={task.id: task.content_hash() for task in tasks},
+        seed=seed,
+        created_at=now,
+    )
+
+
+def chosen_tasks(tasks: TaskSet, split: str, ids: Sequence[str]) -> tuple[Task, ...]:
+    """The tasks that a command line asks for.
+
+    Raises:
+        UsageError: a named task is not in the set, or none is left.
+    """
+    known = {task.id for task in tasks.tasks}
+    for name in ids:
+        if name not in known:
+            raise UsageError(f"There is no task {name} in {tasks.path}", mend="patchgym tasks show SET lists them.")
+    found = tuple(task for task in tasks.tasks if split in ("all", task.split) and (not ids or task.id in ids))
+    if not found:
+        raise UsageError(f"No task of {tasks.path} is left to work on", why=f"The split asked for is {split}.")
+    return found
+
+
+def collect(
+    title: str,
+    collector: Collector,
+    run: RunDirectory,
+    phase: Phase,
+    source: PolicySource,
+    settings: RolloutSettings,
+) -> list[Trajectory]:
+    """Collect a phase while a person watches."""
+    total = len(phase.tasks) * phase.samples
+    with stage(title, total) as shown:
+
+        def final(trajectory: Trajectory) -> None:
+            shown.update(len(run.phase(phase.name)), total, _note(run.phase(phase.name)))
+
+        found = asyncio.run(collector.collect(phase, source, settings, final))
+        shown.update(total, total, _note(found))
+    return found
+
+
+def _note(found: Sequence[Trajectory]) -> str:
+    counts = count_run(found)
+    lost = f", {counts.infra_error} lost to infrastructure" if counts.infra_error else ""
+    return f"{counts.resolved} of {counts.trajectories} solved, mean reward {number(counts.mean_reward)}{lost}"
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,183 @@
+"""Collecting: complete records, resumption, and faults that become nobody's reward."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from patchgym.content import ObjectStore
+from patchgym.errors import EndpointError, UsageError
+from patchgym.policy import Policy
+from patchgym.records import Message, Sample, Sampling, StopReason, Task, ToolSpec, Trajectory, Usage, Verdict
+from patchgym.reward import RewardSettings
+from patchgym.rollout import Collector, Phase, PolicyOptions, PolicySource, RolloutSettings, count_run, open_policy
+from patchgym.store import RunDirectory
+from tests.records_for_tests import make_manifest
+from tests.workshop import calc_task, here, need_namespaces, sandboxes
+
+
+def collected(folder: Path, source: PolicySource, samples: int = 2) -> list[Trajectory]:
+    run = RunDirectory.open_for_writing(folder / "run", make_manifest())
+    try:
+        task = calc_task(run.objects)
+        with sandboxes(run.objects, folder) as factory:
+            collector = Collector(run, factory, here, RewardSettings(), 7)
+            return asyncio.run(collector.collect(Phase("rollout", [task], samples), source, RolloutSettings()))
+    finally:
+        run.close()
+
+
+def test_gold_solves_every_sample(tmp_path: Path) -> None:
+    counts = count_run(collected(tmp_path, open_policy("gold", PolicyOptions())))
+    assert (counts.trajectories, counts.resolved, counts.submitted) == (2, 2, 2)
+    assert counts.mean_reward is not None
+    assert 0.95 <= counts.mean_reward <= 1.0
+
+
+def test_noop_solves_none(tmp_path: Path) -> None:
+    counts = count_run(collected(tmp_path, open_policy("noop", PolicyOptions())))
+    assert (counts.resolved, counts.unresolved, counts.mean_reward) == (0, 2, 0.0)
+
+
+def test_a_script_from_a_file_is_followed(tmp_path: Path) -> None:
+    edit = {
+        "path": "calc.py",
+        "old": "    if value > high:\n        return low",
+        "new": "    if value > high:\n        return high",
+    }
+    file = tmp_path / "script.json"
+    file.write_text(json.dumps({"*": [{"tool": "edit_file", "arguments": edit}, "tool: submit"]}))
+    assert count_run(collected(tmp_path, open_policy(f"scripted:{file}", PolicyOptions()))).resolved == 2
+
+
+def test_a_stored_trajectory_is_complete_and_its_states_resolve(tmp_path: Path) -> None:
+    collected(tmp_path, open_policy("gold", PolicyOptions()), samples=1)
+    run = RunDirectory.read(tmp_path / "run")
+    (trajectory,) = run.trajectories
+    assert trajectory.report is not None
+    assert trajectory.report.verdict is Verdict.RESOLVED
+    assert trajectory.final_patch.startswith("diff --git a/calc.py b/calc.py")
+    for step in trajectory.steps:
+        assert step.action is not None
+        assert step.observation is not None
+        assert "calc.py" in run.objects.entries(step.state_before)
+        assert "calc.py" in run.objects.entries(step.state_after)
+    ran = [step.observation for step in trajectory.steps if step.action and step.action.tool == "run_tests"]
+    assert [observation.exit_code for observation in ran if observation] == [1, 0]
+    assert all(observation.limits_by and observation.stdout.size for observation in ran if observation)
+
+
+def test_what_is_there_already_is_not_made_again(tmp_path: Path) -> None:
+    first = collected(tmp_path, open_policy("gold", PolicyOptions()), samples=1)
+    both = collected(tmp_path, open_policy("noop", PolicyOptions()), samples=2)
+    assert both[0] == first[0]
+    assert [trajectory.policy.spec for trajectory in both] == ["gold", "noop"]
+
+
+class Broken:
+    """A policy whose endpoint answers every second episode only."""
+
+    spec = version = "broken"
+    native_tools = False
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        return self
+
+    async def sample(self, messages: Sequence[Message], tools: Sequence[ToolSpec], sampling: Sampling) -> Sample:
+        self._asked += 1
+        if self._asked % 2:
+            raise EndpointError("refused")
+        message = Message(role="assistant", content="tool: submit")
+        return Sample(message=message, usage=Usage(prompt_tokens=1, sampled_tokens=1), finish_reason="stop")
+
+    async def check(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def test_a_lost_endpoint_gives_no_reward_and_enters_no_baseline(tmp_path: Path) -> None:
+    found = collected(tmp_path, Broken(), samples=2)
+    lost = [trajectory for trajectory in found if trajectory.status == "infra_error"]
+    assert len(lost) == 1
+    assert lost[0].reward is None
+    assert lost[0].report is None
+    assert (lost[0].reward_trusted, lost[0].in_baseline) == (False, False)
+    assert lost[0].stop is StopReason.INFRASTRUCTURE
+    assert count_run(found).infra_error == 1
+
+
+@pytest.mark.parametrize("spec", ["golden", "gold:x", "scripted", "local:", "openai:", ""])
+def test_an_unknown_policy_is_refused_with_the_list(spec: str) -> None:
+    with pytest.raises(UsageError, match="no policy"):
+        open_policy(spec, PolicyOptions())
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from patchgym.reward import RewardSettings
+from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, open_policy
+from patchgym.store import RunDirectory
+from tests.records_for_tests import make_manifest
+from tests.workshop import calc_task, here, sandboxes
+folder = Path(sys.argv[1])
+run = RunDirectory.open_for_writing(folder / "run", make_manifest())
+task = calc_task(run.objects)
+with sandboxes(run.objects, folder) as factory:
+    collector = Collector(run, factory, here, RewardSettings(), 7)
+    settings = RolloutSettings(concurrency=2)
+    asyncio.run(collector.collect(Phase("rollout", [task], 5), open_policy("gold", PolicyOptions()), settings))
+"""
+
+
+def worker(folder: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", WORKER, str(folder)], env=os.environ, stderr=subprocess.PIPE)
+
+
+def processes_with(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue
+            if text in line:
+                found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_goes_on_to_the_same_set_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    need_namespaces()
+    process = worker(tmp_path)
+    lines = tmp_path / "run" / "trajectories.jsonl"
+    deadline = time.monotonic() + 60
+    while not (lines.is_file() and lines.read_bytes().count(b"\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    first = lines.read_bytes()
+    assert 1 <= first.count(b"\n") < 5
+    deadline = time.monotonic() + 10
+    while processes_with(str(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_with(str(tmp_path)) == []
+
+    again = worker(tmp_path)
+    assert again.communicate(timeout=120)[1] == b""
+    run = RunDirectory.read(tmp_path / "run")
+    assert sorted(trajectory.sample_index for trajectory in run.trajectories) == [0, 1, 2, 3, 4]
+    assert count_run(run.trajectories).resolved == 5
+    assert lines.read_bytes().startswith(first[: first.rfind(b"\n") + 1])
+    assert not list((tmp_path / "run" / "journal").glob("*.jsonl"))

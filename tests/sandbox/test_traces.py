@@ -1,0 +1,191 @@
+"""What is left behind: nothing, however it ended."""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from patchgym.errors import SandboxError
+from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox.limits import find_mechanism
+from patchgym.sandbox.scratch import Scratch, sweep
+from tests.sandbox.box import Box, Boxes, processes_with
+
+
+def groups_named(name: str) -> list[Path]:
+    return [group for parent in find_mechanism().parents for group in parent.glob(f"{name}*")]
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 10
+    while not true() and time.monotonic() < until:
+        time.sleep(0.02)
+    return true()
+
+
+def test_after_close_nothing_is_left(box: Box) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    box.exec("sh", "-c", "mkdir -p a/b; chmod 000 a; setsid sleep 1000 &", marker)
+    name, folder = box.sandbox._name, box.sandbox._folder
+    assert folder.is_dir()
+    assert bool(groups_named(name)) == (find_mechanism().kind != "rlimit")
+    descriptors = set(os.listdir("/proc/self/fd"))
+    box.close()
+    box.close()
+    assert not folder.exists()
+    assert groups_named(name) == []
+    assert processes_with(marker) == []
+    assert name not in Path("/proc/self/mountinfo").read_text()
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_commands_leave_no_descriptor_open(box: Box) -> None:
+    box.exec("true")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        box.exec("true", report=True, stdin=b"x" * 100_000)
+        box.exec("sleep", "10", timeout_s=0.05)
+        box.exec("no-such-program")
+        box.exec("nul\0")
+        box.read("README.md")
+        box.write("deep/er/file", b"x")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_cancelled_command_is_dead_before_the_cancellation_goes_on(box: Box) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(box.sandbox.exec(["sh", "-c", "setsid sleep 1000 & sleep 1000", marker]))
+        while not processes_with(marker):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert processes_with(marker) == []
+
+    box.wait(cancelled())
+    assert box.sh("echo fine").stdout == b"fine\n"
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.004, 0.008])
+def test_a_command_cancelled_while_it_starts_never_gets_loose(box: Box, after_s: float) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(box.sandbox.exec(["sh", "-c", "sleep 1000", marker]))
+        await asyncio.sleep(after_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    box.wait(cancelled())
+    assert eventually(lambda: processes_with(marker) == [])
+    assert box.exec("true").exit_code == 0
+
+
+def test_closing_ends_a_running_command(box: Box) -> None:
+    async def close_meanwhile() -> None:
+        task = asyncio.ensure_future(box.sandbox.exec(["sleep", "1000"]))
+        await asyncio.sleep(0.1)
+        await box.sandbox.close()
+        with pytest.raises(SandboxError, match="closed"):
+            await task
+
+    box.wait(close_meanwhile())
+    assert not box.sandbox._folder.exists()
+
+
+def test_a_factory_that_is_gone_leaves_no_folder(boxes: Boxes, tree: str, tmp_path: Path) -> None:
+    factory = NamespaceSandboxes(boxes.store, cache=boxes.factory._cache, scratch=tmp_path / "scratch")
+    sandbox = boxes.runner.run(factory.create(SandboxSpec(tree=tree)))
+    boxes.runner.run(sandbox.close())
+    assert len(os.listdir(tmp_path / "scratch")) == 1
+    factory.close()
+    factory.close()
+    assert os.listdir(tmp_path / "scratch") == []
+
+
+RUNNER = """
+import asyncio, sys
+from pathlib import Path
+from patchgym.content import ObjectStore
+from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
+
+async def main(folder, marker):
+    store = ObjectStore(folder / "objects")
+    factory = NamespaceSandboxes(store, cache=folder / "cache", scratch=folder / "scratch")
+    sandbox = await factory.create(SandboxSpec(tree=store.write_tree({})))
+    print(sandbox._name, flush=True)
+    await sandbox.exec(["sh", "-c", "mkdir -p a/b; setsid sleep 1000 & sleep 1000", marker], timeout_s=100)
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@contextmanager
+def killed_runner(folder: Path, marker: str, ready: Callable[[str], bool]) -> Iterator[str]:
+    """A process that runs a command and is killed once ``ready``; gives the name of its sandbox."""
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, folder, marker], stdout=subprocess.PIPE, text=True)
+    assert runner.stdout is not None
+    with runner.stdout:
+        name = runner.stdout.readline().strip()
+        assert eventually(lambda: ready(name))
+        yield name
+        runner.kill()
+        runner.wait()
+
+
+def test_commands_die_with_a_killed_runner_and_a_living_one_keeps_its_own(
+    boxes: Boxes, tree: str, tmp_path: Path
+) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    scratch = tmp_path / "scratch"
+    living = NamespaceSandboxes(boxes.store, cache=boxes.factory._cache, scratch=scratch)
+    mine = boxes.runner.run(living.create(SandboxSpec(tree=tree)))
+
+    def owner(name: str) -> Path:
+        return scratch / name.rpartition("-")[0]
+
+    with killed_runner(tmp_path, marker, lambda name: (owner(name) / name / "upper" / "a" / "b").is_dir()) as name:
+        sweep(scratch)
+        assert owner(name).is_dir()
+    assert eventually(lambda: processes_with(marker) == [])
+    assert owner(name).is_dir()
+    sweep(scratch)
+    assert not owner(name).exists()
+    assert groups_named(name) == []
+    assert boxes.runner.run(mine.exec(["true"])).exit_code == 0
+    boxes.runner.run(mine.close())
+    living.close()
+    assert os.listdir(scratch) == []
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
+def test_a_runner_killed_while_a_command_starts_leaves_nothing_to_the_next_sweep(
+    factory: NamespaceSandboxes, tmp_path: Path, processes: int
+) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    with killed_runner(tmp_path, marker, lambda name: len(processes_with(marker)) >= processes) as name:
+        pass
+    sweep(tmp_path / "scratch")
+    assert processes_with(marker) == []
+    assert groups_named(name) == []
+    assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_a_new_scratch_folder_sweeps_first(tmp_path: Path) -> None:
+    dead = tmp_path / "patchgym-1-deadbeef"
+    (dead / "a").mkdir(parents=True)
+    foreign = tmp_path / "patchgym"
+    foreign.mkdir()
+    scratch = Scratch(tmp_path, find_mechanism())
+    assert (dead.exists(), foreign.exists(), scratch.path.exists()) == (False, True, True)
+    scratch.close()
