@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from patchgym.policy.models import LoadedModel
+from patchgym.policy.models import LoadedModel, quiet
 from patchgym.records import StepTokens
 
 CHATML = (
@@ -19,16 +19,20 @@ CHATML = (
     "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+# A tiny model gains nothing from a second thread, and loses a lot where other work holds the cores.
+torch.set_num_threads(1)
+
 START, END, VOCABULARY, CONTEXT = 257, 256, 258, 512
 
 
-def tiny_tokenizer(template: str | None = CHATML) -> PreTrainedTokenizerFast:
+def tiny_tokenizer(template: str | None = CHATML) -> Any:
     """One id a byte; ``<|im_start|>`` (257) and ``<|im_end|>`` (256) are special."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytes_only = Tokenizer(models.BPE(vocab={char: at for at, char in enumerate(alphabet)}, merges=[]))
     bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytes_only.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
+    wrapped: Any = PreTrainedTokenizerFast
+    return wrapped(
         tokenizer_object=bytes_only,
         eos_token="<|im_end|>",
         additional_special_tokens=["<|im_start|>"],
@@ -52,9 +56,10 @@ def tiny_network(kind: str = "llama", **settings: object) -> Any:
         "eos_token_id": END,
     }
     config = AutoConfig.for_model(kind, **shape | settings)
+    made: Any = AutoModelForCausalLM
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+        return made.from_config(config).eval().requires_grad_(False)
 
 
 def tiny_loaded(network: torch.nn.Module | None = None, *, max_context: int = CONTEXT) -> LoadedModel:
@@ -79,7 +84,8 @@ def save_tiny_model(folder: Path) -> Path:
 def save_tiny_checkpoint(folder: Path, base: Path, version: str = "grpo-1-abc") -> Path:
     """A checkpoint on ``base`` whose adapter changes the model a good deal."""
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
-    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    with quiet():
+        adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(1)
         for name, parameter in adapted.named_parameters():

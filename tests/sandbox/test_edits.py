@@ -42,9 +42,10 @@ def mode(path, bits):
     if not os.path.islink(path):
         os.chmod(path, bits)
 
+edits = {"remove": remove, "write": write, "replace": replace, "link": link, "move": move, "mode": mode}
 for name, *arguments in json.load(sys.stdin):
     try:
-        {"remove": remove, "write": write, "replace": replace, "link": link, "move": move, "mode": mode}[name](*arguments)
+        edits[name](*arguments)
     except (OSError, shutil.Error):
         pass
 """
@@ -72,7 +73,7 @@ def fill(folder: Path, files: dict[str, str]) -> None:
             place.write_bytes(text.encode("latin-1"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=TREES, start=TREES, edits=st.lists(st.lists(EDITS, max_size=6), min_size=1, max_size=3))
 def test_edits_in_a_sandbox_and_in_a_plain_directory_end_alike(
     boxes: Boxes, before: dict[str, str], start: dict[str, str], edits: list[list[tuple[str, ...]]]

@@ -64,8 +64,7 @@ def test_a_cancelled_command_is_dead_before_the_cancellation_goes_on(box: Box) -
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(box.sandbox.exec(["sh", "-c", "setsid sleep 1000 & sleep 1000", marker]))
-        while not processes_with(marker):
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -101,6 +100,23 @@ def test_closing_ends_a_running_command(box: Box) -> None:
 
     box.wait(close_meanwhile())
     assert not box.sandbox._folder.exists()
+
+
+def test_a_sandbox_cancelled_while_it_is_made_leaves_nothing(boxes: Boxes, tree: str, tmp_path: Path) -> None:
+    factory = NamespaceSandboxes(boxes.store, cache=boxes.factory._cache, scratch=tmp_path)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(factory.create(SandboxSpec(tree=tree)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    boxes.runner.run(cancelled())
+    (folder,) = tmp_path.iterdir()
+    assert groups_named(folder.name) == []
+    assert sorted(os.listdir(folder)) == ["etc", "groups"]
+    factory.close()
 
 
 def test_a_factory_that_is_gone_leaves_no_folder(boxes: Boxes, tree: str, tmp_path: Path) -> None:
@@ -181,11 +197,16 @@ def test_a_runner_killed_while_a_command_starts_leaves_nothing_to_the_next_sweep
     assert os.listdir(tmp_path / "scratch") == []
 
 
-def test_a_new_scratch_folder_sweeps_first(tmp_path: Path) -> None:
-    dead = tmp_path / "patchgym-1-deadbeef"
-    (dead / "a").mkdir(parents=True)
-    foreign = tmp_path / "patchgym"
-    foreign.mkdir()
+def test_a_new_scratch_folder_sweeps_dead_ones_and_nothing_else(tmp_path: Path) -> None:
+    dead, unborn = tmp_path / "patchgym-1-deadbeef", tmp_path / "patchgym-1-deadbee0"
+    (dead / "a" / "b").mkdir(parents=True)
+    (dead / "groups").touch()
+    unborn.mkdir()
+    others = [tmp_path / name for name in ("patchgym-x-deadbeef", "patchgym-1", "patchgym-1-deadbeef-1")]
+    others.append(tmp_path / "patchgym-1-deadbee1")
+    for folder in others:
+        (folder / "a").mkdir(parents=True)
     scratch = Scratch(tmp_path, find_mechanism())
-    assert (dead.exists(), foreign.exists(), scratch.path.exists()) == (False, True, True)
+    assert sorted(tmp_path.iterdir()) == sorted([*others, scratch.path])
     scratch.close()
+    assert sorted(tmp_path.iterdir()) == sorted(others)

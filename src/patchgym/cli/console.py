@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, JsonValue
 from rich.console import Console
@@ -89,7 +89,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     table = Table(title=title, title_justify="left", title_style="bold", header_style="")
     for position, column in enumerate(columns):
         figures = all(_FIGURE.fullmatch(row[position]) for row in rows)
-        table.add_column(column, justify="right" if figures and rows else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if figures and rows else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=position == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(highlight=False).print(table)

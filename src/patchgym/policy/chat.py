@@ -18,8 +18,15 @@ _MARK = "\ue000\ue001\ue000"
 class Tokenizer(Protocol):
     """What is asked of a tokenizer; those of transformers have it."""
 
-    eos_token_id: int | None
-    all_special_ids: list[int]
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id that ends a text, where there is one."""
+        ...
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Ids of control tokens."""
+        ...
 
     def apply_chat_template(
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool

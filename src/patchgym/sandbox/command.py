@@ -58,9 +58,8 @@ class Command:
     """One run of ``bwrap``.
 
     ``bwrap`` reports the pid of the namespace's first process and waits for a byte before it goes on; in between,
-    ``hold(pid)`` puts that process under its limits, so nothing ever runs outside of them. Killing that first process
-    ends everything in its pid namespace, and it counts as ended only when all of that is gone: once ``wait`` returns,
-    nothing of the command is left.
+    ``hold(pid)`` limits that process, so that nothing ever runs without limits. Killing it ends everything in its pid
+    namespace, and it counts as ended only when all of that is gone: once ``wait`` returns, nothing is left.
     """
 
     def __init__(self, hold: Callable[[int], None], *, stream_bytes: int) -> None:
@@ -193,23 +192,24 @@ class Command:
         self._status += data
         if self._gate >= 0 and b"\n" in self._status:
             self._begin(json.loads(self._status.splitlines()[0])["child-pid"])
-            self._open_gate()
 
     def _begin(self, pid: int) -> None:
-        """Limit the namespace's first process, or kill it, before it runs anything; its end is then watched."""
+        """Watch the namespace's first process, and limit it, or kill it, before it runs anything."""
         try:
             self._first = os.pidfd_open(pid)
             self._open.add(self._first)
             self._loop.add_reader(self._first, self._close, self._first)
             if not self._killed:
                 self._hold(pid)
-                return
         except ProcessLookupError:
-            return
+            pass  # it failed before it came this far; bubblewrap says why
         except OSError as error:
             self._fault = error
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            self._killed = True
+        if self._killed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._open_gate()
 
     def _open_gate(self) -> None:
         if self._gate >= 0:

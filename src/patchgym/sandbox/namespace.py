@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,7 @@ from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
 from patchgym.sandbox.scratch import Scratch, folders
 
 _T = TypeVar("_T")
+_WORKERS = 4
 _VARIABLES = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
@@ -38,6 +40,19 @@ _VARIABLES = {
 }
 _SIGNALS = frozenset((*range(1, 17), 24, 25, 26, 27, 29, 30, 31))
 _NOT_RUN = (b"bwrap: execvp ", b"bwrap: Can't chdir to ", b"bwrap: Exceeded maximum number of arguments")
+_NO_OVERLAY = ("Can't make overlay mount", "No extended attributes in ")
+_FORBIDDEN = (
+    "No permissions to create a new namespace",
+    "Creating new namespace failed",
+    "setting up uid map",
+    "setting up gid map",
+    "error writing to setgroups",
+    "unshare user ns",
+    "loopback: Failed",
+    "Can't mount proc",
+    "Failed to make / slave",
+    "Failed to mount tmpfs",
+)
 
 
 def check_namespace(scratch: Path | None = None) -> None:
@@ -54,8 +69,9 @@ class NamespaceSandboxes:
     """Makes namespace sandboxes (a ``SandboxFactory``).
 
     ``objects`` holds the trees and takes in snapshots. ``cache`` (default: patchgym's cache) keeps checkouts by tree
-    id. ``scratch`` (default: the temporary directory, or else a memory-backed one) takes what sandboxes write; it must
-    be on a file system that an overlay can write to, which another overlay is not.
+    id. ``scratch`` takes what sandboxes write, on a file system that an overlay can write to (another overlay is none).
+    Its default is ``$TMPDIR`` where that is set, else ``/dev/shm`` where it has a gigabyte to spare (what a sandbox
+    writes then counts as its memory), else the temporary directory.
     """
 
     kind = "namespace"
@@ -75,13 +91,13 @@ class NamespaceSandboxes:
             PrerequisiteError: this machine cannot make namespace sandboxes.
             StorageError: the disk is full.
         """
-        return await asyncio.to_thread(self._create, spec)
+        return await _kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
 
     def close(self) -> None:
         """Remove the scratch folder. Sandboxes must be closed before. Happens by itself at exit."""
         with self._lock:
             if self._ready is not None:
-                self._ready.scratch.close()
+                self._ready.close()
                 self._ready = None
 
     def _create(self, spec: SandboxSpec) -> "NamespaceSandbox":
@@ -92,15 +108,22 @@ class NamespaceSandboxes:
 
 
 class _Machine:
-    """What all sandboxes of this process share: the program, the limit mechanism, the scratch folder with ``/etc``."""
+    """What all sandboxes of a factory share: the program, the limit mechanism, the scratch folder with ``/etc``, and
+    threads of their own, so that file work never queues behind anybody else's."""
 
     def __init__(self, scratch: Path | None) -> None:
         self.bwrap = find_bwrap()
         self.mechanism: Mechanism = find_mechanism()
         self.scratch = Scratch(_scratch_parent(self.bwrap, scratch), self.mechanism)
+        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="patchgym-sandbox")
         self.etc = self.scratch.path / "etc"
         with disk_errors(self.etc):
             make_etc(self.etc)
+
+    def close(self) -> None:
+        """Remove the scratch folder and end the threads."""
+        self.workers.shutdown()
+        self.scratch.close()
 
 
 class NamespaceSandbox:
@@ -163,7 +186,7 @@ class NamespaceSandbox:
             command = Command(self._limiter.hold, stream_bytes=self.spec.limits.stream_bytes)
             killed_before = self._limiter.oom_kills()
             folder = os.path.normpath(os.path.join(WORKSPACE, cwd))
-            arguments = [*self._arguments, *_set(variables or {}), "--chdir", folder]
+            arguments = [*self._limiter.launcher(), *self._arguments, *_set(variables or {}), "--chdir", folder]
             try:
                 command.start(arguments, argv, stdin=stdin, report=report)
             except (OSError, ValueError) as error:
@@ -179,23 +202,25 @@ class NamespaceSandbox:
 
     async def read(self, path: str) -> bytes:
         """The bytes of a workspace file; see ``Sandbox.read``."""
-        return await self._in_thread(lambda: self._overlay.read(path))
+        return await self._exclusively(lambda: self._overlay.read(path))
 
     async def write(self, path: str, data: bytes) -> None:
         """Create or replace a workspace file; see ``Sandbox.write``. Raises StorageError when the disk is full."""
-        await self._in_thread(lambda: self._overlay.write(path, data))
+        await self._exclusively(lambda: self._overlay.write(path, data))
 
     async def snapshot(self) -> str:
         """Tree id of the workspace now; see ``Sandbox.snapshot``. Only files that changed since the last are read."""
-        return await self._in_thread(self._snapshot)
+        return await self._exclusively(self._snapshot)
 
     async def diff(self) -> str:
         """The patch from the tree that the sandbox was made from to now."""
-        return await self._in_thread(lambda: diff_trees(self._objects, self.spec.tree, self._snapshot()))
+        return await self._exclusively(lambda: diff_trees(self._objects, self.spec.tree, self._snapshot()))
 
     async def fork(self) -> "NamespaceSandbox":
         """An independent sandbox whose workspace starts as this one's is now: the upper layer is copied."""
-        return await self._in_thread(self._fork)
+        async with self._lock:
+            self._check_open()
+            return await _kept(asyncio.get_running_loop().run_in_executor(self._machine.workers, self._fork))
 
     async def close(self) -> None:
         """End a running command and remove every trace. May be called twice."""
@@ -203,12 +228,16 @@ class NamespaceSandbox:
         if self._running is not None:
             self._running.kill()
         async with self._lock:
-            await _thread(self._discard)
+            await self._in_worker(self._discard)
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def _exclusively(self, work: Callable[[], _T]) -> _T:
         async with self._lock:
             self._check_open()
-            return await _thread(work)
+            return await self._in_worker(work)
+
+    async def _in_worker(self, work: Callable[[], _T]) -> _T:
+        """Run blocking work and wait for it whatever happens, so that nothing goes on behind the lock's back."""
+        return await settled(asyncio.get_running_loop().run_in_executor(self._machine.workers, work))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -227,8 +256,8 @@ class NamespaceSandbox:
         return twin
 
     def _discard(self) -> None:
-        self._limiter.close()
         remove_tree(self._folder)
+        self._limiter.close()
 
     def _ending(self, command: Command, timed_out: bool, out_of_memory: bool) -> Ending:
         if timed_out:
@@ -258,9 +287,14 @@ class NamespaceSandbox:
         )
 
 
-async def _thread(work: Callable[[], _T]) -> _T:
-    """Run blocking work in a thread and wait for it whatever happens, so that none works on behind the lock's back."""
-    return await settled(asyncio.ensure_future(asyncio.to_thread(work)))
+async def _kept(making: "asyncio.Future[NamespaceSandbox]") -> "NamespaceSandbox":
+    """The sandbox that is being made; when cancelled meanwhile, it is closed again."""
+    try:
+        return await settled(making)
+    except asyncio.CancelledError:
+        if making.exception() is None:
+            await making.result().close()
+        raise
 
 
 def _outside(machine: _Machine, spec: SandboxSpec) -> list[str]:
@@ -288,7 +322,7 @@ def _scratch_parent(bwrap: Path, scratch: Path | None) -> Path:
         if not said:
             return parent
         refused = _refusal(said)
-        if "overlay" not in said:
+        if not any(phrase in said for phrase in _NO_OVERLAY):
             break
     raise refused or PrerequisiteError(
         "There is no folder for sandboxes to write to",
@@ -306,8 +340,9 @@ def _try_overlay(bwrap: Path, parent: Path) -> str:
         try:
             os.setxattr(layers[1], "user.patchgym", b"y")
         except OSError as error:
-            return f"overlay: no extended attributes in {parent}: {error}"
-        command = [str(bwrap), *isolation_arguments(), *system_arguments(Path("/usr"), 1 << 20)]
+            return f"No extended attributes in {parent}: {error}"
+        anything = Path("/usr")  # in the place of /etc, which the check does without
+        command = [str(bwrap), *isolation_arguments(), *system_arguments(anything, 1 << 20)]
         command += [*overlay_arguments(layers[:1], *layers[1:]), "--", "true"]
         try:
             done = subprocess.run(command, capture_output=True, timeout=20, stdin=subprocess.DEVNULL, check=False)
@@ -319,13 +354,13 @@ def _try_overlay(bwrap: Path, parent: Path) -> str:
 def _refusal(said: str) -> PrerequisiteError | SandboxError:
     """bubblewrap's own error as ours, with what to do about it."""
     said = said.strip()[-500:]
-    if "overlay" in said:
+    if any(phrase in said for phrase in _NO_OVERLAY):
         return PrerequisiteError(
             "The sandbox's overlay was refused",
             why=said,
             mend="Set TMPDIR to a folder on ext4, xfs, btrfs or tmpfs (not inside a container's own overlay).",
         )
-    if any(word in said for word in ("namespace", "uid map", "gid map", "RTM_NEW", "proc on", "userns")):
+    if any(phrase in said for phrase in _FORBIDDEN):
         return PrerequisiteError(
             "User namespaces are forbidden on this machine",
             why=said,

@@ -6,7 +6,9 @@ in whatever pid namespace it ran: a folder whose lock is free belongs to nobody.
 
 import fcntl
 import os
+import re
 import secrets
+import shutil
 import signal
 import tempfile
 import time
@@ -18,9 +20,10 @@ from patchgym.content import disk_errors
 from patchgym.sandbox.limits import Mechanism, remove_group
 from patchgym.sandbox.overlay import remove_tree
 
-PREFIX = "patchgym-"
+_OURS = re.compile(r"patchgym-[0-9]+-[0-9a-f]{8}")
 _GROUPS = "groups"
 _PATIENCE_S = 5.0
+_ROOM = 1024**3
 
 
 class Scratch:
@@ -52,24 +55,33 @@ class Scratch:
 
 
 def folders() -> list[Path]:
-    """Where scratch folders may go, best first: the temporary directory, then memory-backed ones."""
-    named = [tempfile.gettempdir(), "/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "")]
-    return [Path(name) for name in dict.fromkeys(named) if name and os.access(name, os.W_OK | os.X_OK)]
+    """Where scratch folders may go, best first: ``$TMPDIR`` where it is set, memory with room, the temporary directory.
+
+    Memory first, because the end of a command writes all that waits for the file system below it to its disk.
+    """
+    memory = "/dev/shm"
+    roomy = os.path.ismount(memory) and shutil.disk_usage(memory).free >= _ROOM
+    named = [os.environ.get("TMPDIR"), memory if roomy else None, tempfile.gettempdir()]
+    named += [memory, os.environ.get("XDG_RUNTIME_DIR")]
+    return [Path(name).absolute() for name in dict.fromkeys(named) if name and os.access(name, os.W_OK | os.X_OK)]
 
 
 def sweep(parent: Path) -> None:
     """Remove the scratch folders and control groups under ``parent`` whose owner is gone."""
-    for folder in parent.glob(f"{PREFIX}*-*"):
-        with suppress(OSError):
-            lock = _lock(folder)
-            if lock is not None:
-                _remove(folder)
-                os.close(lock)
+    for folder in parent.glob("patchgym-*"):
+        lock = _lock(folder) if _OURS.fullmatch(folder.name) else None
+        if lock is not None:
+            with suppress(OSError):
+                if (folder / _GROUPS).exists():
+                    _remove(folder)
+                else:
+                    folder.rmdir()  # its owner died before it put anything there
+            os.close(lock)
 
 
 def _make_locked(parent: Path) -> tuple[Path, int]:
     while True:
-        path = parent / f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        path = parent / f"patchgym-{os.getpid()}-{secrets.token_hex(4)}"
         path.mkdir(mode=0o700)
         lock = _lock(path)
         if lock is not None:

@@ -5,9 +5,8 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -17,10 +16,10 @@ from patchgym.records import Environment, Task, TaskSetManifest
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks.bench import Bench, Dropped, Healthy, run_healthy, together
-from patchgym.tasks.candidates import Candidate, pair_candidate, synthetic_candidates
+from patchgym.tasks.candidates import Candidate, pair_candidate, plan_mutations, planted_candidate
 from patchgym.tasks.draft import Rules, draft_task
 from patchgym.tasks.operators import OPERATORS
-from patchgym.tasks.packages import Release, load_release
+from patchgym.tasks.packages import Catalog, Release
 from patchgym.tasks.prove import prove
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.taskset import write_task_set
@@ -36,7 +35,7 @@ async def build_task_set(
     *,
     factory_for: Callable[[ObjectStore], SandboxFactory],
     build: Callable[[Environment], Path] = build_environment,
-    load: Callable[[str, ObjectStore], Release] = load_release,
+    catalog: Catalog | None = None,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> TaskSetManifest:
     """Build the task set of ``recipe`` at ``out``, all at once: where it fails or is interrupted, nothing is there.
@@ -60,7 +59,7 @@ async def build_task_set(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True) as scratch:
             objects = ObjectStore(Path(scratch, "work"))
-            releases = await _load_all(recipe, objects, load, on_progress)
+            releases = await _load_all(recipe, objects, catalog or Catalog(), on_progress)
             cores = recipe.concurrency or len(os.sched_getaffinity(0))
             bench = Bench(factory_for(objects), objects, build, cores)
             work = _Build(recipe, releases, bench, on_progress)
@@ -81,16 +80,21 @@ async def build_task_set(
 
 
 async def _load_all(
-    recipe: TaskSetRecipe, objects: ObjectStore, load: Callable[[str, ObjectStore], Release], on_progress: Progress
+    recipe: TaskSetRecipe, objects: ObjectStore, catalog: Catalog, on_progress: Progress
 ) -> dict[str, Release]:
     ends = [end for pair in recipe.pairs for end in _ends(pair)]
     wanted = list(dict.fromkeys([*recipe.train, *recipe.heldout, *ends]))
-    releases: dict[str, Release] = {}
-    for requirement in wanted:
-        on_progress("sources", len(releases), len(wanted))
-        releases[requirement] = await asyncio.to_thread(load, requirement, objects)
-    on_progress("sources", len(wanted), len(wanted))
-    return releases
+    arrived = 0
+
+    async def fetch(requirement: str) -> None:
+        nonlocal arrived
+        await asyncio.to_thread(catalog.fetch, requirement)
+        arrived += 1
+        on_progress("sources", arrived, len(wanted))
+
+    on_progress("sources", 0, len(wanted))
+    await together(fetch(requirement) for requirement in wanted)
+    return {requirement: catalog.load(requirement, objects) for requirement in wanted}
 
 
 def _ends(pair: str) -> tuple[str, str]:
@@ -108,7 +112,7 @@ class _Build:
     ) -> None:
         self.funnel: Counter[str] = Counter(candidates=0, written=0)
         self._recipe, self._releases, self._bench, self._on_progress = recipe, releases, bench, on_progress
-        self._rules = Rules(recipe.proof_runs, recipe.max_failing_tests, recipe.limits, recipe.seed)
+        self._rules = Rules(recipe.max_failing_tests, recipe.test_seconds, recipe.limits, recipe.seed)
         self._pairs = [
             pair_candidate(releases[old], releases[new], bench.objects) for old, new in map(_ends, recipe.pairs)
         ]
@@ -143,18 +147,22 @@ class _Build:
         """Up to ``wanted`` tasks, at most one a function. Candidates run in waves whose size depends on results alone,
         so that the outcome does not depend on how fast they run."""
         healthy = await self._healthy(release, release.tree)
-        candidates = synthetic_candidates(
+        planned = await asyncio.to_thread(
+            plan_mutations,
             release,
             self._bench.objects,
             operators=self._recipe.operators,
             max_function_lines=self._recipe.max_function_lines,
             seed=self._recipe.seed,
-            wanted=lambda function: self._belongs(release, function, side),
         )
+        waiting = [(name, mutation) for name, mutation in planned if self._belongs(release, name, side)]
         found: dict[frozenset[str], Task] = {}
         left = wanted * self._recipe.tries_per_task
         while len(found) < wanted and left > 0:
-            wave = await asyncio.to_thread(_take, candidates, min(left, max(2, wanted - len(found))), frozenset(found))
+            waiting = [(name, mutation) for name, mutation in waiting if frozenset({name}) not in found]
+            count = min(left, max(2, wanted - len(found)))
+            wave = [planted_candidate(release, self._bench.objects, *each) for each in waiting[:count]]
+            del waiting[:count]
             if not wave:
                 break
             left -= len(wave)
@@ -173,7 +181,7 @@ class _Build:
         self.funnel["candidates"] += 1
         try:
             draft = await draft_task(candidate, healthy, self._bench, self._rules, side)
-            task = await prove(draft, self._bench, self._rules.proof_runs)
+            task = await prove(draft, self._bench, self._recipe.proof_runs)
         except Dropped as dropped:
             self.funnel[f"dropped_{dropped.reason}"] += 1
             return None
@@ -195,8 +203,3 @@ class _Build:
             mine = held_out == (side == "heldout")
         fixed = {name for pair in self._pairs if pair.release.name == release.name for name in pair.functions}
         return mine and (side == "train" or function not in fixed)
-
-
-def _take(candidates: Iterator[Candidate], count: int, done: frozenset[frozenset[str]]) -> list[Candidate]:
-    """The next ``count`` candidates on functions that have no task yet."""
-    return list(islice((candidate for candidate in candidates if candidate.functions not in done), count))

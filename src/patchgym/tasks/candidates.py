@@ -4,7 +4,7 @@ import ast
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from patchgym.content import Entry, ObjectStore, diff_trees
@@ -27,38 +27,52 @@ class Candidate:
     functions: frozenset[str]
 
 
-def synthetic_candidates(
-    release: Release,
-    objects: ObjectStore,
-    *,
-    operators: Collection[str],
-    max_function_lines: int,
-    seed: int,
-    wanted: Callable[[str], bool],
-) -> Iterator[Candidate]:
-    """Planted bugs in a release, in an order that ``seed`` decides: one function after another, and in each the
-    operator that was used least so far, so that the first few differ as much as they can. ``wanted`` says of a function
-    (``path:qualified name``) whether it may be broken."""
+def plan_mutations(
+    release: Release, objects: ObjectStore, *, operators: Collection[str], max_function_lines: int, seed: int
+) -> list[tuple[str, Mutation]]:
+    """The bugs that can be planted in a release, each with its function (``path:qualified name``), in an order that
+    ``seed`` decides: one function after another, and in each the operator that was used least so far, so that the first
+    few differ as much as they can. Writes nothing."""
     draw = random.Random(f"{seed}/{release.label}")
     by_function: dict[str, list[Mutation]] = {}
     for path, entry in sorted(objects.entries(release.tree).items()):
         if release.package.is_source(path):
-            source = _text(objects, entry)
-            for found in mutations(source, operators, max_function_lines=max_function_lines):
-                if wanted(f"{path}:{found.function}"):
-                    by_function.setdefault(f"{path}:{found.function}", []).append(found)
+            text = _text(objects, entry)
+            for found in mutations(text, operators, max_function_lines=max_function_lines) if _parses(text) else ():
+                by_function.setdefault(f"{path}:{found.function}", []).append(found)
     names = sorted(by_function)
     draw.shuffle(names)
     for name in names:
         draw.shuffle(by_function[name])
     used: Counter[str] = Counter()
+    planned: list[tuple[str, Mutation]] = []
     while any(by_function.values()):
         for name in names:
             if by_function[name]:
                 chosen = min(by_function[name], key=lambda found: used[found.operator])
                 by_function[name].remove(chosen)
                 used[chosen.operator] += 1
-                yield _planted(release, objects, name, chosen)
+                planned.append((name, chosen))
+    return planned
+
+
+def planted_candidate(release: Release, objects: ObjectStore, function: str, found: Mutation) -> Candidate:
+    """The release with one bug planted in ``function`` (``path:qualified name``)."""
+    path = function.partition(":")[0]
+    mode = objects.entries(release.tree)[path].mode
+    broken = objects.update_tree(release.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
+    patch = diff_trees(objects, broken, release.tree)
+    snippets = f"{found.old_snippet.strip()!r} became {found.new_snippet.strip()!r}"
+    source = Source(
+        kind="synthetic",
+        repo=release.name,
+        version=release.version,
+        base_commit=release.tree,
+        license=release.package.license,
+        change=f"{found.operator} at {path}:{found.line} in {found.function}: {snippets}",
+    )
+    key = f"{release.label}-syn-{_short(patch)}"
+    return Candidate(key, release, source, broken, release.tree, patch, frozenset({function}))
 
 
 def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidate:
@@ -96,6 +110,8 @@ def changed_functions(before: str, after: str) -> frozenset[str]:
 
 def _functions(source: str) -> dict[str, str]:
     found: dict[str, str] = {}
+    if not _parses(source):
+        return found
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -111,27 +127,17 @@ def _functions(source: str) -> dict[str, str]:
     return found
 
 
-def _planted(release: Release, objects: ObjectStore, name: str, found: Mutation) -> Candidate:
-    path = name.partition(":")[0]
-    mode = objects.entries(release.tree)[path].mode
-    broken = objects.update_tree(release.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
-    patch = diff_trees(objects, broken, release.tree)
-    source = Source(
-        kind="synthetic",
-        repo=release.name,
-        version=release.version,
-        base_commit=release.tree,
-        license=release.package.license,
-        change=f"{found.operator} at {path}:{found.line} in {found.function}: "
-        f"{found.old_snippet.strip()!r} became {found.new_snippet.strip()!r}",
-    )
-    return Candidate(
-        f"{release.label}-syn-{_short(patch)}", release, source, broken, release.tree, patch, frozenset({name})
-    )
-
-
 def _short(patch: str) -> str:
     return hashlib.sha256(patch.encode()).hexdigest()[:6]
+
+
+def _parses(text: str) -> bool:
+    """Templates and code for other Pythons do not."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _text(objects: ObjectStore, entry: Entry) -> str:

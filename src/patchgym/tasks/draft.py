@@ -1,6 +1,5 @@
 """From a candidate to a task that is still to be proved: which tests fail, which of them are hidden, what is told."""
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +10,20 @@ from patchgym.records import Limits, Outcome, Task, Tests
 from patchgym.tasks.bench import Bench, Dropped, Healthy
 from patchgym.tasks.candidates import Candidate
 from patchgym.tasks.hiding import defined_functions, function_of, without_functions
-from patchgym.tasks.instruction import leaks, modules_of, write_instruction
+from patchgym.tasks.instruction import frames_of, leaks, write_instruction
 from patchgym.testrun import TestRun
 
 _BROKEN = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.MISSING})
-_SEARCH_SECONDS = 15.0
-_TEST_SECONDS = 20.0
+_SEARCH_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a task set asks of its tasks: runs of each proof, most failing tests of a planted bug, the limits that the
-    tasks carry, and the seed of every choice."""
+    """What a task set asks of its tasks: the most tests that a planted bug may fail, the time-out and the limits that
+    the tasks carry, and the seed of every choice."""
 
-    proof_runs: int
     max_failing_tests: int
+    test_seconds: float
     limits: Limits
     seed: int
 
@@ -41,13 +39,13 @@ async def draft_task(
         SandboxError: a sandbox was lost.
     """
     release, objects = candidate.release, bench.objects
-    limit = max(_SEARCH_SECONDS, 10 * healthy.seconds)
+    limit = min(rules.test_seconds, max(_SEARCH_SECONDS, 10 * healthy.seconds))
     run = await bench.run(candidate.broken, release.environment, timeout_s=limit, base=release.tree)
     failing = _failing(candidate, healthy, run, rules)
-    through = {test for test in failing if modules_of([run.failures.get(test, "")], release.package.is_source)}
+    through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
     hidden = _hidden(objects, candidate, failing, through, rules.seed)
     workspace = _without(objects, candidate.broken, hidden)
-    # The tests whose traceback leads into the source come first: they say most.
+    # The tests whose traceback leads through the bug come first: they say most.
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
     seen = await bench.run(workspace, release.environment, visible, timeout_s=limit, base=release.tree)
@@ -72,7 +70,7 @@ async def draft_task(
             hidden=tuple(test for test in failing if function_of(test) in hidden),
             visible_files={path: entry.id for path, entry in entries.items() if release.package.is_test(path)},
             hidden_files={path: whole[path].id for path in sorted({path for path, _ in hidden})},
-            timeout_s=math.ceil(max(_TEST_SECONDS, 15 * healthy.seconds) / 10) * 10.0,
+            timeout_s=rules.test_seconds,
         ),
         gold_patch=candidate.gold_patch,
         key_files=patched_paths(candidate.gold_patch),
@@ -99,10 +97,17 @@ def _failing(candidate: Candidate, healthy: Healthy, run: TestRun, rules: Rules)
     return failing
 
 
+def _reaches(candidate: Candidate, traceback: str) -> bool:
+    """Whether a traceback goes through a function that the candidate changes."""
+    frames = {f"{path}:{name}" for path, name in frames_of(traceback)}
+    changed = (function.partition(":") for function in candidate.functions)
+    return any(f"{path}:{name.rpartition('.')[2]}" in frames for path, _, name in changed)
+
+
 def _hidden(
     objects: ObjectStore, candidate: Candidate, failing: Sequence[str], through: set[str], seed: int
 ) -> frozenset[tuple[str, str]]:
-    """The test functions to hide, about half of those that fail: rather those whose traceback shows no source."""
+    """The test functions to hide, about half of those that fail: rather those whose traceback says little."""
     functions = sorted({function_of(test) for test in failing})
     telling = {function_of(test) for test in through}
     entries = objects.entries(candidate.broken)

@@ -5,14 +5,16 @@ and the module that the tracebacks go through, where they show one.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from patchgym.tasks.hiding import function_of
 
-_SHOWN_TESTS = 2
+_TEST_CHARS = 320
 _MESSAGE_CHARS = 110
 _LEAST_CHARS = 8
-_FRAME = re.compile(r"^(\S+\.py):\d+: ", re.MULTILINE)
+_FRAME = re.compile(r"^(\S+\.py):\d+: in (\S+)$", re.MULTILINE)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PROSE = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
 _WORDS = re.compile(r"[^\W\d]\w*")
 
@@ -21,35 +23,34 @@ def failure_message(traceback: str) -> str:
     """The line of a short pytest traceback that says what went wrong (the first of its last ``E`` block), cut."""
     blocks = re.findall(r"(?:^E .*\n?)+", traceback, re.MULTILINE)
     lines = [line[1:].strip() for line in blocks[-1].splitlines()] if blocks else traceback.strip().splitlines()[-1:]
-    message = next((line for line in lines if line), "")
+    message = _ADDRESS.sub("", next((line for line in lines if line), ""))  # addresses differ from run to run
     return message if len(message) <= _MESSAGE_CHARS else message[: _MESSAGE_CHARS - 3].rstrip() + "..."
 
 
-def modules_of(tracebacks: Sequence[str], is_source: Callable[[str], bool]) -> list[str]:
-    """Source files that the tracebacks go through, the most frequent first."""
-    counts: dict[str, int] = {}
-    for text in tracebacks:
-        for path in set(_FRAME.findall(text)):
-            if is_source(path):
-                counts[path] = counts.get(path, 0) + 1
-    return sorted(counts, key=lambda path: (-counts[path], path))
+def frames_of(traceback: str) -> list[tuple[str, str]]:
+    """The frames of a short pytest traceback, outermost first: file and function name."""
+    return _FRAME.findall(traceback)
 
 
 def write_instruction(name: str, failures: Mapping[str, str], is_source: Callable[[str], bool]) -> str:
-    """The instruction of a task on package ``name``; ``failures`` maps visible failing tests to their tracebacks."""
+    """The instruction of a task on package ``name``; ``failures`` maps visible failing tests to their tracebacks, the
+    most telling first."""
     shown: dict[str, str] = {}
+    modules: Counter[str] = Counter()
     for test, traceback in failures.items():
         path, function = function_of(test)
-        shown.setdefault(f"{path}::{function.replace('.', '::')}", failure_message(traceback))
-    lines = [f"{name} has a bug. {'These tests fail' if len(shown) > 1 else 'This test fails'}:"]
-    lines += [f"- {test}: {message}" for test, message in list(shown.items())[:_SHOWN_TESTS]]
-    if len(shown) > _SHOWN_TESTS:
-        lines.append(f"- and {len(shown) - _SHOWN_TESTS} more")
-    modules = modules_of(list(failures.values()), is_source)
+        line = f"- {path}::{function.replace('.', '::')}: {failure_message(traceback)}"
+        shown.setdefault(f"{path}::{function}", line)
+        sources = [file for file, _ in frames_of(traceback) if is_source(file)]
+        modules.update(sources[-1:])  # the innermost is the nearest to the cause
+    lines = list(shown.values())
+    fitting = [line for count, line in enumerate(lines) if count == 0 or len("".join(lines[: count + 1])) < _TEST_CHARS]
+    told = [f"{name} has a bug. {'These tests fail' if len(lines) > 1 else 'This test fails'}:", *fitting]
+    if len(lines) > len(fitting):
+        told.append(f"- and {len(lines) - len(fitting)} more")
     if modules:
-        lines.append(f"The traceback goes through {modules[0]}.")
-    lines.append("Fix the source, not the tests.")
-    return "\n".join(lines)
+        told.append(f"The traceback ends in {modules.most_common(1)[0][0]}.")
+    return "\n".join([*told, "Fix the source, not the tests."])
 
 
 def leaks(instruction: str, gold_patch: str, workspace: Iterable[str]) -> list[str]:

@@ -98,7 +98,7 @@ class _Walk(cst.CSTVisitor):
     def _mutant(self, operator: str, name: str, function: cst.FunctionDef, edit: Edit) -> Iterator[Mutation]:
         """The edit's mutant, if it is another program that parses."""
         source, place = self._source, self._functions[-1][2]
-        start, end = place.start(edit.first), place.end(edit.last)
+        start, end = edit.start, edit.end
         new = (edit.text or "").encode()
         if edit.text is None:  # whole lines: from the indentation to behind the line's end
             start = source.rfind(b"\n", 0, start) + 1

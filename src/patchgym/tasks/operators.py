@@ -49,6 +49,9 @@ _EXITS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 _ATOMS = (cst.Name, cst.Call, cst.Attribute, cst.Subscript)
 
 
+_EMPTY = cst.Module([])
+
+
 @dataclass(frozen=True)
 class Place:
     """The function around a node: its parameters (without ``self`` and ``cls``), and where each node lies in the
@@ -66,16 +69,23 @@ class Place:
         """Offset behind a node's last byte."""
         return self.spans[node].start + self.spans[node].length
 
+    def outer(self, node: cst.BaseExpression) -> tuple[int, int]:
+        """A node's first offset and the one behind it, with the parentheses around it."""
+        before, after = (
+            sum(len(_EMPTY.code_for_node(side).encode()) for side in sides) for sides in (node.lpar, node.rpar)
+        )
+        return self.start(node) - before, self.end(node) + after
+
     def text(self, node: cst.CSTNode | None) -> str:
         """A node's source text; empty for None."""
         return self.source[self.start(node) : self.end(node)].decode() if node is not None else ""
 
 
 class Edit(NamedTuple):
-    """Replace the source from ``first`` to ``last`` by ``text``. None removes the statement with its lines."""
+    """Replace the source's bytes from ``start`` to ``end`` by ``text``. None removes their whole lines."""
 
-    first: cst.CSTNode
-    last: cst.CSTNode
+    start: int
+    end: int
     text: str | None
 
 
@@ -84,23 +94,23 @@ Operator = Callable[[cst.CSTNode, Place], Iterator[Edit]]
 
 def boundary(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """``<`` becomes ``<=``, and so on."""
-    yield from _token(node, _BOUNDARY)
+    yield from _token(node, _BOUNDARY, place)
 
 
 def comparison(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """``==`` becomes ``!=``, ``in`` becomes ``not in``, and so on."""
-    yield from _token(node, _OPPOSITE)
+    yield from _token(node, _OPPOSITE, place)
 
 
 def negate_condition(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """The condition of an ``if``, ``while`` or conditional expression is inverted."""
     if isinstance(node, cst.If | cst.While | cst.IfExp):
-        yield _replace(node.test, _negated(node.test, place))
+        yield _replace(node.test, _negated(node.test, place), place)
 
 
 def bool_operator(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """``and`` becomes ``or`` and the other way round."""
-    yield from _token(node, {cst.And: "or", cst.Or: "and"})
+    yield from _token(node, {cst.And: "or", cst.Or: "and"}, place)
 
 
 def arithmetic(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
@@ -108,14 +118,14 @@ def arithmetic(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     strings = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
     if isinstance(node, cst.BinaryOperation) and not isinstance(node.left, strings):
         if not isinstance(node.right, strings):
-            yield from _token(node.operator, _ARITHMETIC)
+            yield from _token(node.operator, _ARITHMETIC, place)
     elif isinstance(node, cst.AugAssign) and not isinstance(node.value, strings):
-        yield from _token(node.operator, _ARITHMETIC)
+        yield from _token(node.operator, _ARITHMETIC, place)
 
 
 def constant(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """A whole number is off by one; ``True`` becomes ``False``."""
-    yield from _off(node)
+    yield from _off(node, place)
 
 
 def wrong_return(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
@@ -124,11 +134,11 @@ def wrong_return(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
         case cst.Return(
             value=cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()) as value
         ):
-            yield _replace(value, _negated(value, place))
+            yield _replace(value, _negated(value, place), place)
         case cst.Return(value=cst.Tuple(elements=[cst.Element() as left, cst.Element() as right])):
             yield _swap(left.value, right.value, place)
         case cst.Return(value=cst.BaseExpression() as value) if place.text(value) != "None":
-            yield _replace(value, "None")
+            yield _replace(value, "None", place)
         case _:
             pass
 
@@ -141,7 +151,7 @@ def remove_guard(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
         match statement:
             case cst.If(orelse=None, body=cst.IndentedBlock(body=[*_, cst.SimpleStatementLine(body=[*_, last])])):
                 if isinstance(last, _EXITS):
-                    yield Edit(statement, statement, None)
+                    yield _replace(statement, None, place)
             case _:
                 pass
 
@@ -154,7 +164,7 @@ def drop_statement(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     for statement in node.body:
         match statement:
             case cst.SimpleStatementLine(body=[only]) if _has_effect(only, place):
-                yield Edit(statement, statement, None if len(node.body) > 1 else "pass")
+                yield _replace(statement, None if len(node.body) > 1 else "pass", place)
             case _:
                 pass
 
@@ -189,7 +199,7 @@ def wrong_variable(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
             others = [other for other in place.parameters if other != name.value]
             later = [other for other in place.parameters if other > name.value]
             if others and name.value not in ("None", "True", "False", "self", "cls"):
-                yield _replace(name, (later or others)[0])
+                yield _replace(name, (later or others)[0], place)
 
 
 def default_argument(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
@@ -197,13 +207,13 @@ def default_argument(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     if isinstance(node, cst.FunctionDef):
         for parameter in (*node.params.params, *node.params.kwonly_params):
             if parameter.default is not None:
-                yield from _off(parameter.default)
-                yield from _shorter(parameter.default)
+                yield from _off(parameter.default, place)
+                yield from _shorter(parameter.default, place)
 
 
 def string(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """A short string loses its last character, or has it twice."""
-    yield from _shorter(node)
+    yield from _shorter(node, place)
 
 
 def slice_edit(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
@@ -211,13 +221,13 @@ def slice_edit(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     match node:
         case cst.Slice(lower=lower, upper=upper, step=None):
             if lower is not None:
-                yield _replace(node, f":{place.text(upper)}")
+                yield _replace(node, f":{place.text(upper)}", place)
             if upper is not None:
-                yield _replace(node, f"{place.text(lower)}:")
+                yield _replace(node, f"{place.text(lower)}:", place)
         case cst.Index(value=cst.Integer(value="0") as value):
-            yield _replace(value, "-1")
+            yield _replace(value, "-1", place)
         case cst.Index(value=cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer(value="1")) as last):
-            yield _replace(last, "0")
+            yield _replace(last, "0", place)
         case _:
             pass
 
@@ -230,14 +240,14 @@ def swap_branches(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
 
 def loop_exit(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """``break`` becomes ``continue`` and the other way round."""
-    yield from _token(node, {cst.Break: "continue", cst.Continue: "break"})
+    yield from _token(node, {cst.Break: "continue", cst.Continue: "break"}, place)
 
 
 def narrow_except(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     """Of several exceptions that a handler catches, only the first is left."""
     match node:
         case cst.ExceptHandler(type=cst.Tuple(elements=[first, _, *_]) as caught):
-            yield _replace(caught, place.text(first.value))
+            yield _replace(caught, place.text(first.value), place)
         case _:
             pass
 
@@ -266,19 +276,23 @@ OPERATORS: Mapping[str, Operator] = {
 }
 
 
-def _token(node: cst.CSTNode, table: Mapping[type[cst.CSTNode], str]) -> Iterator[Edit]:
+def _token(node: cst.CSTNode, table: Mapping[type[cst.CSTNode], str], place: Place) -> Iterator[Edit]:
     text = table.get(type(node))
     if text is not None:
-        yield _replace(node, text)
+        yield _replace(node, text, place)
 
 
-def _replace(node: cst.CSTNode, text: str) -> Edit:
-    return Edit(node, node, text)
+def _replace(node: cst.CSTNode, text: str | None, place: Place) -> Edit:
+    return Edit(place.start(node), place.end(node), text)
 
 
-def _swap(left: cst.CSTNode, right: cst.CSTNode, place: Place) -> Edit:
-    between = place.source[place.end(left) : place.start(right)].decode()
-    return Edit(left, right, place.text(right) + between + place.text(left))
+def _swap(left: cst.BaseExpression, right: cst.BaseExpression, place: Place) -> Edit:
+    (start, left_end), (right_start, end) = place.outer(left), place.outer(right)
+    first, between, last = (
+        place.source[begin:until].decode()
+        for begin, until in ((start, left_end), (left_end, right_start), (right_start, end))
+    )
+    return Edit(start, end, last + between + first)
 
 
 def _negated(test: cst.BaseExpression, place: Place) -> str:
@@ -287,25 +301,25 @@ def _negated(test: cst.BaseExpression, place: Place) -> str:
     return f"not {place.text(test)}" if isinstance(test, _ATOMS) else f"not ({place.text(test)})"
 
 
-def _off(node: cst.CSTNode) -> Iterator[Edit]:
+def _off(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     match node:
         case cst.Integer(value=digits) if digits.isdecimal():
-            yield _replace(node, str(int(digits) + 1))
+            yield _replace(node, str(int(digits) + 1), place)
             if int(digits) > 0:
-                yield _replace(node, str(int(digits) - 1))
+                yield _replace(node, str(int(digits) - 1), place)
         case cst.Name(value="True" | "False" as value):
-            yield _replace(node, "False" if value == "True" else "True")
+            yield _replace(node, "False" if value == "True" else "True", place)
         case _:
             pass
 
 
-def _shorter(node: cst.CSTNode) -> Iterator[Edit]:
+def _shorter(node: cst.CSTNode, place: Place) -> Iterator[Edit]:
     if not isinstance(node, cst.SimpleString) or node.prefix not in ("", "r") or len(node.quote) != 1:
         return
     inner = node.raw_value
     if inner and "\\" not in inner:
         changed = inner[:-1] if len(inner) > 1 else inner * 2
-        yield _replace(node, f"{node.prefix}{node.quote}{changed}{node.quote}")
+        yield _replace(node, f"{node.prefix}{node.quote}{changed}{node.quote}", place)
 
 
 def _has_effect(statement: cst.CSTNode, place: Place) -> bool:

@@ -3,6 +3,7 @@
 import difflib
 import sys
 import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -57,47 +58,64 @@ def known_packages() -> dict[str, Package]:
     return {name: validated(Package, entry, f"packages.toml [{name}]") for name, entry in data.items()}
 
 
-def pin_of(requirement: str) -> Pin:
-    """The pinned sdist of ``name==version``.
+class Catalog:
+    """Releases by requirement (``name==version``): of the pinned packages, fetched from PyPI, unless told otherwise."""
 
-    Raises:
-        UsageError: the package or the release is not in ``packages.toml``, or ``requirement`` is not of that form.
-    """
-    name, equals, version = requirement.partition("==")
-    packages = known_packages()
-    if not equals or name not in packages:
-        near = difflib.get_close_matches(name, packages, n=1)
-        raise UsageError(
-            f"There is no pinned release {requirement!r}",
-            why=f"Packages: {', '.join(packages)}.",
-            mend=f"Did you mean {near[0]}=={next(iter(packages[near[0]].releases))}?" if near else "Use name==version.",
+    def __init__(self, packages: Mapping[str, Package] | None = None, fetch: Callable[[Pin], Path] = fetch) -> None:
+        self._packages = known_packages() if packages is None else packages
+        self._fetch = fetch
+
+    def pin(self, requirement: str) -> Pin:
+        """The pinned sdist of a release.
+
+        Raises:
+            UsageError: there is no such package or release, or ``requirement`` is not of that form.
+        """
+        name, equals, version = requirement.partition("==")
+        package = self._packages.get(name)
+        if package is None or not equals:
+            near = difflib.get_close_matches(name, self._packages, n=1)
+            raise UsageError(
+                f"There is no pinned release {requirement!r}",
+                why=f"Packages: {', '.join(self._packages)}.",
+                mend=f"Did you mean {near[0]}=={next(iter(self._packages[near[0]].releases))}?"
+                if near
+                else "Write name==version.",
+            )
+        if version not in package.releases:
+            raise UsageError(
+                f"There is no pinned release {requirement!r}", mend=f"Use one of: {', '.join(package.releases)}."
+            )
+        return Pin(name=name, version=version, kind="sdist", sha256=package.releases[version])
+
+    def fetch(self, requirement: str) -> Path:
+        """The release's sdist, from the cache where it is there. Blocking; safe to run in threads.
+
+        Raises:
+            UsageError: no such pinned release.
+            OfflineError: it is neither cached nor within reach.
+        """
+        return self._fetch(self.pin(requirement))
+
+    def load(self, requirement: str, objects: ObjectStore) -> Release:
+        """Fetch a release and store its files. Its environment is locked for the running interpreter's version, which
+        every lock in ``locks/`` fits.
+
+        Raises:
+            UsageError: no such pinned release.
+            OfflineError: it is neither cached nor within reach.
+            DataError: the archive is damaged.
+        """
+        pin = self.pin(requirement)
+        package = self._packages[pin.name]
+        tree, entry_points = read_sdist(self._fetch(pin), objects)
+        environment = Environment(
+            python=f"{sys.version_info.major}.{sys.version_info.minor}",
+            lock=_data_file(f"locks/{package.lock}.txt"),
+            distribution=Distribution(name=pin.name, version=pin.version, entry_points=entry_points),
+            pythonpath=package.pythonpath,
         )
-    releases = packages[name].releases
-    if version not in releases:
-        raise UsageError(f"There is no pinned release {requirement!r}", mend=f"Use one of: {', '.join(releases)}.")
-    return Pin(name=name, version=version, kind="sdist", sha256=releases[version])
-
-
-def load_release(requirement: str, objects: ObjectStore, cache: Path | None = None) -> Release:
-    """Fetch the pinned sdist of ``name==version`` (or take it from the cache) and store its files. Blocking.
-
-    The environment is locked for the running interpreter's version, which every lock in ``locks/`` fits.
-
-    Raises:
-        UsageError: no such pinned release.
-        OfflineError: it is neither cached nor within reach.
-        DataError: the archive is damaged.
-    """
-    pin = pin_of(requirement)
-    package = known_packages()[pin.name]
-    tree, entry_points = read_sdist(fetch(pin, cache), objects)
-    environment = Environment(
-        python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        lock=_data_file(f"locks/{package.lock}.txt"),
-        distribution=Distribution(name=pin.name, version=pin.version, entry_points=entry_points),
-        pythonpath=package.pythonpath,
-    )
-    return Release(name=pin.name, version=pin.version, package=package, tree=tree, environment=environment)
+        return Release(name=pin.name, version=pin.version, package=package, tree=tree, environment=environment)
 
 
 def with_tests_of(objects: ObjectStore, tree: str, tests: str, package: Package) -> str:

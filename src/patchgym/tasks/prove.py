@@ -3,13 +3,22 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from statistics import median
+from typing import Protocol
 
 from patchgym.grading import GRADER_VERSION
 from patchgym.records import Outcome, Task, TestReport, Validation, Verdict
-from patchgym.tasks.bench import Bench, Dropped, together
+from patchgym.tasks.bench import Dropped, together
 
 
-async def prove(task: Task, bench: Bench, runs: int) -> Task:
+class Grades(Protocol):
+    """Whatever grades patches as ``Grader`` does."""
+
+    async def grade(self, task: Task, patch: str) -> TestReport:
+        """The report on ``patch``."""
+        ...
+
+
+async def prove(task: Task, grades: Grades, runs: int) -> Task:
     """The task with its ``validation``: ``runs`` gradings of nothing done and of the gold patch, each in a fresh
     sandbox. Where pass-to-pass tests fail in any of them, they are taken out and the proof begins again, once.
 
@@ -17,7 +26,7 @@ async def prove(task: Task, bench: Bench, runs: int) -> Task:
         Dropped: the gradings do not say what they should, or do not agree.
     """
     for _ in range(2):
-        reports = await together(bench.grade(task, patch) for patch in ("", task.gold_patch) for _ in range(runs))
+        reports = await together(grades.grade(task, patch) for patch in ("", task.gold_patch) for _ in range(runs))
         base, gold = reports[:runs], reports[runs:]
         shaky = _check(task, base, gold)
         if not shaky:

@@ -15,7 +15,7 @@ class TaskSetRecipe(Settings):
     both sides with different releases, and then ``heldout_functions`` is the share of its functions that only held-out
     tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made; they are training tasks. ``operators``
     (none: all) are those of ``patchgym.tasks.operators``. ``tries_per_task`` bounds the candidates that are run for
-    each task wanted. ``concurrency`` 0 means one sandbox a core.
+    each task wanted; ``test_seconds`` bounds every run of the tests. ``concurrency`` 0 means one sandbox a core.
     """
 
     name: str = "default"
@@ -30,6 +30,7 @@ class TaskSetRecipe(Settings):
     max_function_lines: int = Field(default=40, ge=0)
     max_failing_tests: int = Field(default=40, ge=2)
     tries_per_task: int = Field(default=6, ge=1)
+    test_seconds: float = Field(default=30.0, gt=0.0)
     proof_runs: int = Field(default=2, ge=1)
     concurrency: int = Field(default=0, ge=0)
     limits: Limits = Limits(turns=8, tokens=1200, seconds=300.0, command_seconds=30.0, output_bytes=1600)

@@ -13,7 +13,8 @@ import peft
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from patchgym.errors import ConfigError
 from patchgym.policy.chat import Tokenizer
@@ -45,6 +46,12 @@ class AdaptedModel:
         """How many ids the model knows, from 0."""
         return self.head.out_features
 
+    def read(self, ids_BT: Tensor, cache: DynamicCache | None = None) -> Tensor:
+        """Last hidden states, shape BTD, of ids behind what ``cache`` holds already; they are added to it."""
+        # By position: transformers is renaming the argument of the cache.
+        hidden_BTD: Tensor = self.body(ids_BT, None, None, cache, use_cache=cache is not None).last_hidden_state
+        return hidden_BTD
+
     def parameters(self) -> list[nn.Parameter]:
         """The trainable parameters, all of the adapter, in a fixed order."""
         return [parameter for parameter in self.peft_model.parameters() if parameter.requires_grad]
@@ -73,24 +80,24 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
             adapted = peft.get_peft_model(loaded.model, _new_adapter(_causal(loaded.model), settings))
     causal = _causal(adapted.eval())
     body, head = causal.base_model, causal.get_submodule("lm_head") if hasattr(causal, "lm_head") else None
-    if not isinstance(head, nn.Linear) or not _is_plain(causal, body, head):
-        raise ConfigError(
-            "This model cannot be trained here",
-            why=f"{type(causal).__name__} does more to its logits than multiply by its head.",
-            mend="Use a model of another architecture (Llama, Qwen2, Mistral, ...).",
-        )
-    return AdaptedModel(adapted, body, head, loaded.tokenizer, loaded.version, step, loaded.base, loaded.max_context)
+    if not isinstance(head, nn.Linear):
+        raise _untrainable("it has no linear head")
+    model = AdaptedModel(adapted, body, head, loaded.tokenizer, loaded.version, step, loaded.base, loaded.max_context)
+    _check_short_cuts(model, causal)
+    return model
 
 
 @dataclass(frozen=True)
 class Batch:
     """Rows of a micro-batch, padded on the right. N counts its trained ids, row after row.
 
-    ``ids_BT`` lacks each row's last id, which nothing follows. The hidden state at ``(rows_N, places_N)`` predicts
-    ``targets_N``, an id of step ``turns_N`` that the sampler gave ``sampler_N`` nats.
+    ``ids_BT`` lacks the ``offset`` ids of a prefix that was read before, and each row's last id, which nothing
+    follows. The hidden state at ``(rows_N, places_N)`` predicts ``targets_N``, an id of step ``turns_N`` that the
+    sampler gave ``sampler_N`` nats.
     """
 
     rows: tuple[TokenRow, ...]
+    offset: int
     ids_BT: Tensor
     rows_N: Tensor
     places_N: Tensor
@@ -100,14 +107,11 @@ class Batch:
     temperature_N: Tensor
     advantages_N: Tensor
 
-    @property
-    def tokens(self) -> int:
-        """Ids in the rows, padding not counted."""
-        return sum(len(row.ids) for row in self.rows)
 
+def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
+    """Lay out rows from their id number ``offset`` on, which lies before the first trained one.
 
-def make_batch(rows: Sequence[TokenRow]) -> Batch:
-    """Lay rows out as tensors; an advantage of None counts as 0, which only imitation has and does not read.
+    An advantage of None counts as 0: only imitation has it, and does not read it.
 
     Raises:
         ValueError: there are no rows.
@@ -119,9 +123,10 @@ def make_batch(rows: Sequence[TokenRow]) -> Batch:
     trained = [(index, at) for index, row in enumerate(rows) for at, bit in enumerate(row.trainable) if bit]
     return Batch(
         rows=tuple(rows),
-        ids_BT=ids_BT,
+        offset=offset,
+        ids_BT=ids_BT[:, offset:],
         rows_N=torch.tensor([index for index, _ in trained]),
-        places_N=torch.tensor([at - 1 for _, at in trained]),
+        places_N=torch.tensor([at - 1 - offset for _, at in trained]),
         targets_N=torch.tensor([rows[index].ids[at] for index, at in trained]),
         sampler_N=torch.tensor([rows[index].logprobs[at] for index, at in trained]),
         turns_N=torch.tensor([rows[index].turns[at] for index, at in trained]),
@@ -130,25 +135,84 @@ def make_batch(rows: Sequence[TokenRow]) -> Batch:
     )
 
 
-def trained_logprobs(model: AdaptedModel, batch: Batch) -> Tensor:
+class Prefix:
+    """The ids that a family of rows begins with, read once for all of them.
+
+    The rows see its keys and values as leaves, where their gradients add up; ``backward`` then carries the sum
+    through the prefix in one go. Loss and gradients are those of rows that were each read from the start.
+    """
+
+    def __init__(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> None:
+        """Read what ``rows`` share, short of the first id that predicts a trained one. One row shares nothing."""
+        self.length = _shared_length(rows)
+        read = DynamicCache()
+        if self.length:
+            model.read(torch.tensor([rows[0].ids[: self.length]]), read)
+        self._made = [part for layer in read.layers for part in _contents(layer)]
+        self._leaves = [part.detach().requires_grad_(part.requires_grad) for part in self._made]
+
+    def cache(self, rows: int) -> DynamicCache:
+        """A new cache that holds the prefix for ``rows`` rows."""
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(zip(self._leaves[::2], self._leaves[1::2], strict=True)):
+            cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), layer)
+        return cache
+
+    def backward(self) -> None:
+        """Carry the gradients of all rows so far through the prefix to the adapter. Call it once."""
+        reached = [
+            (made, leaf.grad) for made, leaf in zip(self._made, self._leaves, strict=True) if leaf.grad is not None
+        ]
+        if reached:
+            torch.autograd.backward([made for made, _ in reached], [gradient for _, gradient in reached])
+
+
+def trained_logprobs(model: AdaptedModel, batch: Batch, prefix: Prefix | None = None) -> Tensor:
     """Log-probabilities in nats of the batch's trained ids, shape N, at each row's temperature.
 
-    No attention mask is needed: padding is on the right, and a causal model never looks there.
+    ``prefix`` is what the batch was laid out behind, if anything. No attention mask is needed: padding is on the
+    right, and a causal model never looks there.
     """
-    hidden_BTD = model.body(input_ids=batch.ids_BT, use_cache=False).last_hidden_state
+    cache = prefix.cache(len(batch.rows)) if prefix and prefix.length else None
+    hidden_BTD = model.read(batch.ids_BT, cache)
     logits_NV = model.head(hidden_BTD[batch.rows_N, batch.places_N]).float() / batch.temperature_N[:, None]
     return -functional.cross_entropy(logits_NV, batch.targets_N, reduction="none")
 
 
-def micro_batches(rows: Sequence[TokenRow], tokens: int) -> list[list[TokenRow]]:
-    """Cut rows into micro-batches of similar length, each at most ``tokens`` ids with its padding (or one row)."""
+def families(rows: Sequence[TokenRow]) -> list[list[TokenRow]]:
+    """Rows that begin alike: those of each group together, and those alone in their group (which share the system
+    prompt, say) as one family."""
+    groups: dict[str, list[TokenRow]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, []).append(row)
+    singles = [members[0] for members in groups.values() if len(members) == 1]
+    return [members for members in [*groups.values(), singles] if len(members) > 1 or (members is singles and members)]
+
+
+def micro_batches(rows: Sequence[TokenRow], tokens: int, offset: int = 0) -> list[list[TokenRow]]:
+    """Cut rows into micro-batches of similar length, each at most ``tokens`` ids with its padding (or one row).
+    The first ``offset`` ids of a row do not count."""
     parts: list[list[TokenRow]] = []
     for row in sorted(rows, key=lambda row: len(row.ids)):
-        if parts and (len(parts[-1]) + 1) * len(row.ids) <= tokens:
+        if parts and (len(parts[-1]) + 1) * (len(row.ids) - offset) <= tokens:
             parts[-1].append(row)
         else:
             parts.append([row])
     return parts
+
+
+def _contents(layer: object) -> tuple[Tensor, Tensor]:
+    if not isinstance(layer, DynamicLayer) or layer.keys is None or layer.values is None:
+        raise _untrainable(f"it keeps a {type(layer).__name__} where keys and values were expected")
+    return layer.keys, layer.values
+
+
+def _shared_length(rows: Sequence[TokenRow]) -> int:
+    if len(rows) < 2:
+        return 0
+    first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # in order, these differ the earliest
+    alike = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return min(alike, *(row.trainable.index(1) - 1 for row in rows))
 
 
 def _new_adapter(model: PreTrainedModel, settings: TrainSettings) -> peft.LoraConfig:
@@ -177,10 +241,21 @@ def _causal(model: nn.Module) -> PreTrainedModel:
 
 
 @torch.no_grad()
-def _is_plain(causal: PreTrainedModel, body: nn.Module, head: nn.Linear) -> bool:
-    """Whether logits are head times body. Where they are scaled or capped afterwards, applying the head alone would
-    train another model than the one that samples."""
-    ids_BT = torch.arange(1, 9)[None] % head.out_features
-    whole_BTV = causal(input_ids=ids_BT, use_cache=False).logits
-    ours_BTV = head(body(input_ids=ids_BT, use_cache=False).last_hidden_state)
-    return torch.allclose(ours_BTV, whole_BTV, atol=1e-4)
+def _check_short_cuts(model: AdaptedModel, causal: PreTrainedModel) -> None:
+    """A part of the head over a prefix read before must give what the whole model gives. It does not where logits are
+    scaled or capped after the head, for example: that would train another model than the one that samples."""
+    ids = tuple(at % model.vocabulary for at in range(1, 10))
+    probe = TokenRow(ids, (0,) * 8 + (1,), (0.0,) * 9, (-1,) * 9, "probe", "probe")
+    prefix = Prefix(model, [probe, probe])
+    ours_N = trained_logprobs(model, make_batch([probe], prefix.length), prefix)
+    logits_V = causal(input_ids=torch.tensor([ids[:-1]]), use_cache=False).logits[0, -1].float()
+    if not torch.allclose(ours_N, logits_V.log_softmax(-1)[ids[-1]], atol=1e-4):
+        raise _untrainable("its logits are more than its head times its last hidden states")
+
+
+def _untrainable(why: str) -> ConfigError:
+    return ConfigError(
+        "This model cannot be trained here",
+        why=f"{why[:1].upper()}{why[1:]}.",
+        mend="Use a model of another architecture (Llama, Qwen2, Mistral, ...).",
+    )

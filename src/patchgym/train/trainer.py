@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from patchgym.train.checkpoint import publish_checkpoint
-from patchgym.train.model import AdaptedModel, make_batch, micro_batches, trained_logprobs
+from patchgym.train.model import AdaptedModel, Prefix, families, make_batch, micro_batches, trained_logprobs
 from patchgym.train.objectives import Objective
 from patchgym.train.report import DivergenceError, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import Reason, RowSet, TokenRow
@@ -91,19 +91,22 @@ def _step(
     divisor = objective.normaliser(rows)
     seen: defaultdict[str, list[Tensor]] = defaultdict(list)
     total = 0.0
-    for part in micro_batches(rows, settings.micro_batch_tokens):
-        batch = make_batch(part)
-        logprobs_N = trained_logprobs(model, batch)
-        losses_N, figures = objective.token_losses(batch, logprobs_N)
-        loss = losses_N.sum() / divisor
-        if not math.isfinite(loss.item()):
-            raise _diverged("loss", loss.item(), part)
-        torch.autograd.backward(loss)
-        total += loss.item()
-        gap_N = (logprobs_N.detach() - batch.sampler_N).abs()
-        for name, values_N in {"logprob": logprobs_N.detach(), "gap": gap_N, "turn": batch.turns_N, **figures}.items():
-            seen[name].append(values_N)
-        progress.advance(_tokens(part))
+    for family in families(rows):
+        prefix = Prefix(model, family)
+        for part in micro_batches(family, settings.micro_batch_tokens, prefix.length):
+            batch = make_batch(part, prefix.length)
+            logprobs_N = trained_logprobs(model, batch, prefix)
+            losses_N, figures = objective.token_losses(batch, logprobs_N)
+            loss = losses_N.sum() / divisor
+            if not math.isfinite(loss.item()):
+                raise _diverged("loss", loss.item(), part)
+            torch.autograd.backward(loss)
+            total += loss.item()
+            figures |= {"logprob": logprobs_N.detach(), "sampler": batch.sampler_N, "turn": batch.turns_N}
+            for name, values_N in figures.items():
+                seen[name].append(values_N)
+            progress.advance(_tokens(part))
+        prefix.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip).item()
     if not math.isfinite(norm):
         raise _diverged("gradient", norm, rows)
@@ -126,15 +129,19 @@ def _step(
         seconds=time.monotonic() - began,
     )
     progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
-    return report, _sampler_gap(joined["gap"], joined["turn"])
+    return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
 
 
 def _schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
-    """The rows of each step: every pass takes all rows in an order of its own, drawn from the seed."""
+    """The rows of each step. Every pass takes all rows once, in an order of its own drawn from the seed; a group's rows
+    stay together, because they share a prompt."""
     draw = random.Random(settings.seed)
+    groups: defaultdict[str, list[TokenRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.group_id].append(row)
     steps: list[list[TokenRow]] = []
     for _ in range(settings.passes):
-        order = draw.sample(rows, len(rows))
+        order = [row for group in draw.sample(list(groups.values()), len(groups)) for row in group]
         steps += [order[at : at + settings.rows_per_step] for at in range(0, len(order), settings.rows_per_step)]
     return steps
 
@@ -181,7 +188,8 @@ def _tokens(rows: Sequence[TokenRow]) -> int:
     return sum(len(row.ids) for row in rows)
 
 
-def _sampler_gap(gap_N: Tensor, turns_N: Tensor) -> SamplerGap:
+def _sampler_gap(difference_N: Tensor, turns_N: Tensor) -> SamplerGap:
+    gap_N = difference_N.abs()
     by_turn = {turn: gap_N[turns_N == turn].mean().item() for turn in sorted(set(turns_N.tolist()))}
     return SamplerGap(mean=gap_N.mean().item(), largest=gap_N.max().item(), by_turn=by_turn)
 

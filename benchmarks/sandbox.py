@@ -1,0 +1,202 @@
+"""Sandbox and start-up times: ours, the floor that this machine allows, and ``docker run`` on the same work.
+
+Prints one JSON document: medians in milliseconds of interleaved repeats, and their ratios. Claims: a sandbox made, used
+once, diffed and destroyed is at least 20 times faster than ``docker run``; ``patchgym --help`` answers in under 0.5 s.
+
+    python benchmarks/sandbox.py [--repeats 30] [--docker-host unix:///run/docker.sock | --start-dockerd]
+
+``--start-dockerd`` (root, Debian's ``docker.io``) starts an engine of its own in a temporary folder, with an image made
+from this machine's files, and takes all of it away again.
+"""
+
+import argparse
+import asyncio
+import io
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from patchgym.content import ObjectStore
+from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox.bwrap import find_bwrap, isolation_arguments, overlay_arguments, system_arguments
+from patchgym.sandbox.overlay import remove_tree
+from patchgym.sandbox.scratch import folders
+
+IMAGE = "patchgym-benchmark"
+FILES = 200
+
+
+def make_tree(store: ObjectStore, folder: Path) -> str:
+    """A workspace of ``FILES`` small files."""
+    for index in range(FILES):
+        place = folder / f"package{index % 10}" / f"module{index}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"VALUE = {index}\n" * 50)
+    return store.ingest(folder)
+
+
+async def ours(factory: NamespaceSandboxes, tree: str, *, diff: bool) -> None:
+    """Make a sandbox, run ``true`` in it, diff it and destroy it."""
+    sandbox = await factory.create(SandboxSpec(tree=tree))
+    done = await sandbox.exec(["true"])
+    assert done.exit_code == 0, done
+    if diff:
+        assert await sandbox.diff() == ""
+    await sandbox.close()
+
+
+def bwrap_by_hand(scratch: Path, lower: Path) -> Callable[[], None]:
+    """``bwrap`` with the same isolation and an overlay, and nothing around it: no limits, no streams, no snapshot."""
+    upper, work = scratch / "upper", scratch / "work"
+    upper.mkdir()
+    work.mkdir()
+    command = [str(find_bwrap()), *isolation_arguments(), *system_arguments(Path("/usr"), 1 << 30)]
+    command += [*overlay_arguments([lower], upper, work), "--", "true"]
+    return lambda: run(command)
+
+
+def run(command: list[str]) -> None:
+    """Run a program that must succeed, without its output."""
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+def docker(host: str) -> list[str]:
+    """The docker client for an engine."""
+    return [shutil.which("docker") or "docker", "--host", host]
+
+
+def import_image(host: str) -> None:
+    """Make an image that holds ``true`` and the libraries that it needs, from this machine's files."""
+    program = shutil.which("true") or "/bin/true"
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    files = {"/bin/true": program, **{word: word for word in listed.split() if word.startswith("/")}}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
+        for name, source in files.items():
+            archive.add(source, name.lstrip("/"))
+    subprocess.run([*docker(host), "import", "-", IMAGE], input=packed.getvalue(), check=True, capture_output=True)
+
+
+@contextmanager
+def engine() -> Iterator[str]:
+    """An engine of our own, gone afterwards with its processes, mounts and control groups."""
+    folder = Path(tempfile.mkdtemp(prefix="patchgym-dockerd-"))
+    traces = {*Path("/sys/fs/cgroup").glob("*"), Path("/run/docker"), Path("/run/containerd")}
+    traces = {path / "docker" if path.parent.name == "cgroup" else path for path in traces}
+    before = {path for path in traces if path.exists()}
+    host = f"unix://{folder}/socket"
+    command = ["dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
+    command += ["--host", host, "--bridge=none", "--iptables=false", "--ip6tables=false"]
+    with (folder / "log").open("wb") as log:
+        daemon = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while subprocess.run([*docker(host), "info"], capture_output=True, check=False).returncode:
+            if daemon.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"dockerd did not start:\n{(folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.2)
+        yield host
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+            if line.split()[4].startswith(f"{folder}/"):
+                subprocess.run(["umount", line.split()[4]], check=False)
+        for path in traces - before:
+            if path.parent.parent == Path("/sys/fs/cgroup"):
+                with suppress(OSError):
+                    path.rmdir()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder)
+
+
+async def timed(work: Callable[[], Awaitable[None] | None]) -> float:
+    """Milliseconds that one call takes."""
+    began = time.perf_counter()
+    waiting = work()
+    if waiting is not None:
+        await waiting
+    return (time.perf_counter() - began) * 1000
+
+
+async def measure(repeats: int, host: str | None, folder: Path) -> dict[str, list[float]]:
+    """All samples, taken in turn so that a busy moment strikes all of them alike."""
+    store = ObjectStore(folder / "objects")
+    (folder / "files").mkdir()
+    tree = make_tree(store, folder / "files")
+    factory = NamespaceSandboxes(store, cache=folder / "cache")
+    hand = next(iter(folders())) / folder.name
+    hand.mkdir()
+    cases: dict[str, Callable[[], Awaitable[None] | None]] = {
+        "create_true_diff_destroy": lambda: ours(factory, tree, diff=True),
+        "create_true_destroy": lambda: ours(factory, tree, diff=False),
+        "floor_bwrap_overlay_true": bwrap_by_hand(hand, folder / "files"),
+        "floor_fork_exec_true": lambda: run(["true"]),
+        "cli_help": lambda: run([sys.executable, "-m", "patchgym", "--help"]),
+        "floor_python_start": lambda: run([sys.executable, "-c", "pass"]),
+    }
+    if host is not None:
+        cases["docker_run_true"] = lambda: run([*docker(host), "run", "--rm", "--network", "none", IMAGE, "/bin/true"])
+    samples: dict[str, list[float]] = {name: [] for name in cases}
+    order = list(cases)
+    for turn in range(repeats + 1):
+        for name in order:
+            took = await timed(cases[name])
+            if turn:  # the first turn fills caches
+                samples[name].append(took)
+        order.append(order.pop(0))  # so that what one case leaves for the kernel to do strikes every other
+    factory.close()
+    remove_tree(hand)
+    return samples
+
+
+def report(samples: dict[str, list[float]], repeats: int) -> dict[str, object]:
+    """Medians, fastest, ratios and what the machine is."""
+    p50 = {name: round(statistics.median(taken), 2) for name, taken in samples.items()}
+    mine = statistics.median(samples["create_true_diff_destroy"])
+    peer = samples.get("docker_run_true")
+    return {
+        "repeats": repeats,
+        "p50_ms": p50,
+        "fastest_ms": {name: round(min(taken), 2) for name, taken in samples.items()},
+        "ours_over_floor": round(mine / statistics.median(samples["floor_bwrap_overlay_true"]), 2),
+        "docker_over_ours": round(statistics.median(peer) / mine, 1) if peer else None,
+        "machine": {
+            "cores": os.cpu_count(),
+            "load": [round(load, 2) for load in os.getloadavg()],
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+            "user": os.geteuid(),
+        },
+    }
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--docker-host", help="an engine that answers, such as unix:///run/docker.sock")
+    parser.add_argument("--start-dockerd", action="store_true", help="start and stop an engine for this")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        host = stack.enter_context(engine()) if options.start_dockerd else options.docker_host
+        if host is not None:
+            import_image(host)
+        samples = asyncio.run(measure(options.repeats, host, folder))
+    print(json.dumps(report(samples, options.repeats), indent=2))
+
+
+if __name__ == "__main__":
+    main()
