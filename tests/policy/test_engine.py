@@ -119,6 +119,23 @@ def test_rows_join_and_leave_a_batch_that_is_at_work() -> None:
     engine.close()
 
 
+def test_a_context_that_continues_a_row_at_work_copies_only_what_that_row_has_computed() -> None:
+    ids, model = prompt(30, 1), Watched()
+    engine = Engine(model, NEVER, kept_tokens=0)
+    (whole,) = wait([engine.submit(request(ids, max_new=60, temperature=0.0))])
+    longer = request([*ids, *whole.ids[:50]], max_new=5, temperature=0.0)
+    (expected,) = wait([engine.submit(longer)])
+    model.delay = 0.01
+    at_work = engine.submit(request(ids, max_new=60, temperature=0.0))
+    time.sleep(0.2)
+    (done,) = wait([engine.submit(longer)])
+    assert not at_work.done()
+    assert 30 <= done.cached < 79
+    assert done.ids == expected.ids
+    assert done.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+    engine.close()
+
+
 def test_prompts_longer_than_one_stretch_are_read_in_several() -> None:
     network = tiny_network(max_position_embeddings=5000)
     engine = Engine(network, NEVER)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
+from patchgym.policy.gold import gold_script
 from patchgym.records import Limits, Outcome, Task, Tests
 from patchgym.tasks.bench import Bench, Dropped, Healthy
 from patchgym.tasks.candidates import Candidate
@@ -58,7 +59,7 @@ async def draft_task(
     if leaks(instruction, candidate.gold_patch, texts):
         raise Dropped("leaks")
     whole = objects.entries(candidate.broken)
-    return Task(
+    task = Task(
         id=candidate.id,
         source=candidate.source,
         instruction=instruction,
@@ -78,6 +79,13 @@ async def draft_task(
         limits=rules.limits,
         split=split,
     )
+    return task.model_copy(update={"limits": _roomy(task, objects)})
+
+
+def _roomy(task: Task, objects: ObjectStore) -> Limits:
+    """The task's limits, with at least the turns that its own solution takes through the agent's tools, and two more."""
+    needed = len(gold_script(task, objects)) + 2
+    return task.limits.model_copy(update={"turns": max(task.limits.turns, needed)})
 
 
 def _failing(candidate: Candidate, healthy: Healthy, run: TestRun, rules: Rules) -> list[str]:

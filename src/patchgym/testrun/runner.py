@@ -103,7 +103,8 @@ def main() -> int:
         if files and not present:
             reporter.send(done=5)
             return 5
-        options = ["-p", "no:cacheprovider", "--tb=short", "-q", "-o", "addopts=", "--rootdir", wanted["root"]]
+        options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
+        options += ["-o", "addopts=", "--rootdir", wanted["root"]]
         status = int(pytest.main([*options, *present], plugins=[*plugins, reporter]))
         reporter.send(done=status)
     return status

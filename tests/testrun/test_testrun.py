@@ -1,0 +1,124 @@
+"""Outcomes by exact id, through the runner's pipe."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from patchgym.content import ObjectStore
+from patchgym.records import Environment, Outcome
+from patchgym.testrun import TestRun, run_tests, sandbox_spec
+from tests.workshop import here, sandboxes, tree_of
+
+EVERY_KIND = """\
+import unittest
+
+import pytest
+
+
+def test_passes(): pass
+def test_fails(): assert 1 == 2
+@pytest.fixture
+def broken(): raise RuntimeError("set-up")
+def test_errors(broken): pass
+@pytest.fixture
+def leaky():
+    yield
+    raise RuntimeError("tear-down")
+def test_passes_and_then_errors(leaky): pass
+@pytest.mark.skip
+def test_skipped(): pass
+@pytest.mark.xfail
+def test_expected_to_fail(): assert 0
+@pytest.mark.xfail
+def test_expected_to_fail_but_passes(): pass
+@pytest.mark.parametrize("value", ["a b", "ä", "x::y", "[z]"])
+def test_each(value): assert value != "ä"
+class TestGroup(unittest.TestCase):
+    def test_method(self): self.assertEqual(1, 1)
+"""
+
+
+def run(tmp_path: Path, files: Mapping[str, str], ids: Sequence[str] = (), roots: tuple[str, ...] = ("",)) -> TestRun:
+    objects = ObjectStore(tmp_path / "objects")
+    environment = Environment(python="3.11", lock="", pythonpath=roots)
+
+    async def ran() -> TestRun:
+        with sandboxes(objects, tmp_path) as factory:
+            sandbox = await factory.create(sandbox_spec(tree_of(objects, files), environment, here(environment)))
+            try:
+                return await run_tests(sandbox, environment, ids, timeout_s=30)
+            finally:
+                await sandbox.close()
+
+    return asyncio.run(ran())
+
+
+def test_every_kind_of_outcome_has_its_name(tmp_path: Path) -> None:
+    found = run(tmp_path, {"test_x.py": EVERY_KIND})
+    assert {test.removeprefix("test_x.py::"): outcome for test, outcome in found.outcomes.items()} == {
+        "test_passes": Outcome.PASSED,
+        "test_fails": Outcome.FAILED,
+        "test_errors": Outcome.ERROR,
+        "test_passes_and_then_errors": Outcome.ERROR,
+        "test_skipped": Outcome.SKIPPED,
+        "test_expected_to_fail": Outcome.XFAILED,
+        "test_expected_to_fail_but_passes": Outcome.XPASSED,
+        "test_each[a b]": Outcome.PASSED,
+        "test_each[\\xe4]": Outcome.FAILED,
+        "test_each[x::y]": Outcome.PASSED,
+        "test_each[[z]]": Outcome.PASSED,
+        "TestGroup::test_method": Outcome.PASSED,
+    }
+    assert "assert 1 == 2" in found.failures["test_x.py::test_fails"]
+    assert found.complete
+    assert found.evidence == ()
+
+
+def test_exactly_the_wanted_tests_run(tmp_path: Path) -> None:
+    wanted = ["test_x.py::test_fails", "test_x.py::test_each[x::y]", "test_x.py::no_such", "gone.py::test_a"]
+    assert run(tmp_path, {"test_x.py": EVERY_KIND}, wanted).outcomes == {
+        wanted[0]: Outcome.FAILED,
+        wanted[1]: Outcome.PASSED,
+        wanted[2]: Outcome.MISSING,
+        wanted[3]: Outcome.MISSING,
+    }
+
+
+def test_a_file_that_cannot_be_collected_is_named_and_the_others_run(tmp_path: Path) -> None:
+    files = {"test_a.py": "import no_such_module\ndef test_a(): pass\n", "test_b.py": "def test_b(): pass\n"}
+    found = run(tmp_path, files, ["test_a.py::test_a", "test_b.py::test_b"])
+    assert found.outcomes == {"test_a.py::test_a": Outcome.MISSING, "test_b.py::test_b": Outcome.PASSED}
+    assert "no_such_module" in found.failures["test_a.py"]
+
+
+def test_code_comes_from_the_stated_roots_also_in_subprocesses(tmp_path: Path) -> None:
+    test = "import subprocess, sys, thing\ndef test_a():\n    assert thing.X == 7\n"
+    test += "    assert subprocess.run([sys.executable, '-c', 'import thing; assert thing.X == 7']).returncode == 0\n"
+    found = run(tmp_path, {"src/thing.py": "X = 7\n", "tests/test_a.py": test}, roots=("src",))
+    assert found.outcomes == {"tests/test_a.py::test_a": Outcome.PASSED}
+
+
+def test_the_projects_own_options_do_not_change_how_tests_run(tmp_path: Path) -> None:
+    ini = "[pytest]\naddopts = --no-such-option -k nothing\n"
+    assert run(tmp_path, {"pytest.ini": ini, "test_a.py": "def test_a(): pass\n"}).outcomes == {
+        "test_a.py::test_a": Outcome.PASSED
+    }
+
+
+def test_a_plug_in_planted_in_the_workspace_is_not_loaded(tmp_path: Path) -> None:
+    files = {
+        "evil.py": "def pytest_runtest_setup(item):\n    raise SystemExit('loaded')\n",
+        "evil-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: evil\nVersion: 1\n",
+        "evil-1.dist-info/entry_points.txt": "[pytest11]\nevil = evil\n",
+        "test_a.py": "def test_a(): pass\n",
+    }
+    assert run(tmp_path, files).outcomes == {"test_a.py::test_a": Outcome.PASSED}
+
+
+def test_a_crash_loses_only_what_had_not_run(tmp_path: Path) -> None:
+    test = "import os\ndef test_a(): pass\ndef test_b(): os.kill(os.getpid(), 11)\ndef test_c(): pass\n"
+    ids = [f"test_a.py::test_{name}" for name in "abc"]
+    found = run(tmp_path, {"test_a.py": test}, ids)
+    assert list(found.outcomes.values()) == [Outcome.PASSED, Outcome.MISSING, Outcome.MISSING]
+    assert not found.complete
+    assert found.process.signal == 11
