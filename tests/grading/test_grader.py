@@ -82,7 +82,8 @@ def test_printing_results_is_no_pass(grade: Grade) -> None:
 
 
 def test_writing_garbage_into_the_report_channel_is_tampering(grade: Grade) -> None:
-    flood = "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'all passed\\n')\n    except OSError:\n        pass\n"
+    flood = "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'all passed\\n')\n"
+    flood += "    except OSError:\n        pass\n"
     report = grade({"calc.py": flood + FIXED})
     assert report.verdict is Verdict.TAMPERED
     assert "all passed" in report.why

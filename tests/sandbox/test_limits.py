@@ -74,7 +74,9 @@ print(made)
 
 def test_a_fork_bomb_ends_and_the_next_command_works(small: Box) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
-    assert small.exec("sh", "-c", "f() { f | f & }; f; sleep 1000", marker, timeout_s=1).timed_out
+    began = time.monotonic()
+    small.exec("sh", "-c", "f() { f | f & }; f; sleep 1000", marker, timeout_s=1)
+    assert time.monotonic() - began < 10
     assert processes_with(marker) == []
     assert small.sh("echo fine").stdout == b"fine\n"
 
@@ -88,9 +90,10 @@ def test_a_memory_bomb_is_out_of_memory_and_the_next_command_works(small: Box) -
     assert small.sh("echo fine").stdout == b"fine\n"
 
 
-def test_memory_backed_folders_are_bounded(small: Box) -> None:
-    done = small.sh("for i in $(seq 300); do head -c 990000 /dev/zero > /tmp/$i || exit 1; done", timeout_s=30)
-    assert done.ending is not Ending.EXITED or done.exit_code != 0
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_memory_backed_folders_are_bounded(small: Box, folder: str) -> None:
+    script = f"import os; s = os.statvfs('{folder}'); print(s.f_blocks * s.f_frsize)"
+    assert int(small.exec("python", "-c", script).stdout) <= SMALL.memory_bytes
 
 
 def test_a_file_is_bounded(small: Box) -> None:

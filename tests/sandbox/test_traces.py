@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from patchgym.content import Entry, ObjectStore
 from patchgym.errors import SandboxError
 from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox.bwrap import find_bwrap, overlay_arguments, system_arguments
 from patchgym.sandbox.limits import find_mechanism
 from patchgym.sandbox.scratch import Scratch, sweep
 from tests.sandbox.box import Box, Boxes, processes_with
@@ -91,6 +93,8 @@ def test_a_command_cancelled_while_it_starts_never_gets_loose(box: Box, after_s:
 
 
 def test_closing_ends_a_running_command(box: Box) -> None:
+    began = time.monotonic()
+
     async def close_meanwhile() -> None:
         task = asyncio.ensure_future(box.sandbox.exec(["sleep", "1000"]))
         await asyncio.sleep(0.1)
@@ -99,11 +103,12 @@ def test_closing_ends_a_running_command(box: Box) -> None:
             await task
 
     box.wait(close_meanwhile())
+    assert time.monotonic() - began < 10
     assert not box.sandbox._folder.exists()
 
 
 def test_a_sandbox_cancelled_while_it_is_made_leaves_nothing(boxes: Boxes, tree: str, tmp_path: Path) -> None:
-    factory = NamespaceSandboxes(boxes.store, cache=boxes.factory._cache, scratch=tmp_path)
+    factory = NamespaceSandboxes(boxes.store, cache=boxes.factory._cache, scratch=tmp_path / "scratch")
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(factory.create(SandboxSpec(tree=tree)))
@@ -113,9 +118,40 @@ def test_a_sandbox_cancelled_while_it_is_made_leaves_nothing(boxes: Boxes, tree:
             await task
 
     boxes.runner.run(cancelled())
-    (folder,) = tmp_path.iterdir()
+    (folder,) = (tmp_path / "scratch").iterdir()
     assert groups_named(folder.name) == []
     assert sorted(os.listdir(folder)) == ["etc", "groups"]
+    factory.close()
+
+
+class _Slow(ObjectStore):
+    """Takes its time over each file and counts those that it is done with."""
+
+    done = 0
+
+    def entry_of(self, path: Path) -> Entry | None:
+        time.sleep(0.3)
+        entry = super().entry_of(path)
+        self.done += 1
+        return entry
+
+
+def test_a_cancelled_snapshot_is_over_before_the_cancellation_goes_on(boxes: Boxes, tmp_path: Path) -> None:
+    store = _Slow(tmp_path / "objects")
+    factory = NamespaceSandboxes(store, cache=tmp_path / "cache", scratch=tmp_path / "scratch")
+
+    async def cancelled() -> None:
+        sandbox = await factory.create(SandboxSpec(tree=store.write_tree({})))
+        await sandbox.write("file", b"x")
+        task = asyncio.ensure_future(sandbox.snapshot())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert store.done == 1
+        await sandbox.close()
+
+    boxes.runner.run(cancelled())
     factory.close()
 
 
@@ -195,6 +231,22 @@ def test_a_runner_killed_while_a_command_starts_leaves_nothing_to_the_next_sweep
     assert processes_with(marker) == []
     assert groups_named(name) == []
     assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_a_sweep_ends_what_still_runs_in_a_dead_folder(factory: NamespaceSandboxes, tmp_path: Path) -> None:
+    dead = tmp_path / "patchgym-1-deadbeef"
+    layers = [dead / name for name in ("lower", "upper", "work")]
+    for layer in layers:
+        layer.mkdir(parents=True)
+    (dead / "groups").touch()
+    options = [*system_arguments(Path("/usr"), 1 << 20), *overlay_arguments(layers[:1], *layers[1:])]
+    marker = f"marker-{secrets.token_hex(8)}"
+    command = [find_bwrap(), "--unshare-all", *options, "--", "sh", "-c", "trap '' TERM; sleep 1000; :", marker]
+    with subprocess.Popen(command) as orphan:
+        assert eventually(lambda: len(processes_with(marker)) >= 3)
+        sweep(tmp_path)
+        assert processes_with(marker) in ([], [orphan.pid])
+        assert not dead.exists()
 
 
 def test_a_new_scratch_folder_sweeps_dead_ones_and_nothing_else(tmp_path: Path) -> None:

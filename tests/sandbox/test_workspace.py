@@ -110,8 +110,9 @@ def test_a_change_of_equal_size_at_once_is_seen(box: Box) -> None:
     assert len(trees) == 20
 
 
-def test_folders_too_deep_to_name_are_left_out_and_removed_at_the_end(box: Box, tree: str) -> None:
-    script = "import os\nfor i in range(1000):\n os.mkdir('d' * 50)\n os.chdir('d' * 50)\nopen('f', 'w').close()"
+@pytest.mark.parametrize(("levels", "name"), [(1000, "d" * 50), (150, "d")], ids=["long", "many"])
+def test_folders_too_deep_are_left_out_and_removed_at_the_end(box: Box, tree: str, levels: int, name: str) -> None:
+    script = f"import os\nfor i in range({levels}):\n os.mkdir('{name}')\n os.chdir('{name}')\nopen('f', 'w').close()"
     assert box.exec("python", "-c", script).exit_code == 0
     assert box.snapshot() == tree
     folder = box.sandbox._folder

@@ -1,6 +1,7 @@
 """The trainer sees the sampler's probabilities: padding, batching and the partial head change nothing."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,15 @@ import torch
 
 from patchgym.errors import ConfigError
 from patchgym.train import SftSettings, TokenRow
-from patchgym.train.model import AdaptedModel, load_adapted, make_batch, micro_batches, trained_logprobs
+from patchgym.train.model import (
+    AdaptedModel,
+    Prefix,
+    families,
+    load_adapted,
+    make_batch,
+    micro_batches,
+    trained_logprobs,
+)
 from tests.train.tiny import VOCABULARY, full_logprobs
 
 pytestmark = pytest.mark.train
@@ -69,8 +78,7 @@ def test_an_id_that_is_not_trained_has_no_gradient_as_a_target(model: AdaptedMod
     answered = row(8, [0, 0, 1, 1, 0, 0, 0, 1], seed=6)
 
     def other_end(one: TokenRow) -> TokenRow:
-        ids = (*one.ids[:-1], (one.ids[-1] + 1) % VOCABULARY)
-        return TokenRow(ids, one.trainable, one.logprobs, one.turns, one.trajectory_id, one.group_id)
+        return replace(one, ids=(*one.ids[:-1], (one.ids[-1] + 1) % VOCABULARY))
 
     def same(one: TokenRow) -> bool:
         pairs = zip(gradient(model, [one]), gradient(model, [other_end(one)]), strict=True)
@@ -78,6 +86,41 @@ def test_an_id_that_is_not_trained_has_no_gradient_as_a_target(model: AdaptedMod
 
     assert same(observed)
     assert not same(answered)
+
+
+def test_a_shared_prefix_changes_neither_loss_nor_gradient(model: AdaptedModel) -> None:
+    prompt = row(20, [0] * 20, seed=8)
+    own = [row(length, seed=length) for length in (5, 9, 14)]
+    rows = [replace(one, ids=prompt.ids + one.ids, trainable=prompt.trainable + one.trainable) for one in own]
+    rows = [replace(one, logprobs=(0.0,) * len(one.ids), turns=(0,) * len(one.ids)) for one in rows]
+    flat_N = trained_logprobs(model, make_batch(rows))
+    wanted = torch.autograd.grad(flat_N.sum(), model.parameters())
+    prefix = Prefix(model, rows)
+    assert prefix.length >= 20
+    seen: list[torch.Tensor] = []
+    for part in (rows[:2], rows[2:]):
+        seen.append(trained_logprobs(model, make_batch(part, prefix.length), prefix))
+        torch.autograd.backward(seen[-1].sum())
+    prefix.backward()
+    torch.testing.assert_close(torch.cat(seen), flat_N, atol=1e-5, rtol=0)
+    for parameter, gradient in zip(model.parameters(), wanted, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=1e-5)
+
+
+def test_a_prefix_ends_before_what_predicts_a_trained_id(model: AdaptedModel) -> None:
+    one = row(8, [0, 0, 0, 0, 1, 0, 1, 1])
+    early = replace(one, trainable=(0, 0, 1, 0, 0, 0, 0, 0))
+    other = replace(one, ids=(*one.ids[:2], (one.ids[2] + 1) % VOCABULARY, *one.ids[3:]))
+    assert Prefix(model, [one, one]).length == 3
+    assert Prefix(model, [one, early]).length == 1
+    assert Prefix(model, [one, other, one]).length == 2
+    assert Prefix(model, [one]).length == 0
+
+
+def test_families_are_groups_and_the_rest() -> None:
+    rows = [replace(row(3, seed=at), group_id=group) for at, group in enumerate("abacd")]
+    assert [[one.group_id for one in family] for family in families(rows)] == [["a", "a"], ["b", "c", "d"]]
+    assert families([]) == []
 
 
 def test_micro_batches_hold_every_row_once_within_the_budget() -> None:

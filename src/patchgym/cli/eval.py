@@ -6,7 +6,7 @@ import click
 
 from patchgym.cli.console import number, show_json, show_line, show_table
 from patchgym.cli.rollout import PHASE, rollout
-from patchgym.cli.workshop import chosen_tasks
+from patchgym.cli.workshop import chosen_tasks, policy_options
 from patchgym.evaluate import EvalReport, evaluate
 from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.store import RunDirectory
@@ -15,26 +15,17 @@ from patchgym.tasks import TaskSet
 
 @click.command()
 @click.argument("taskset", type=click.Path(path_type=Path))
-@click.option("--policy", required=True, help="gold, noop, scripted:FILE, local:PATH, local:smollm2 or openai:MODEL.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The run directory; an old one is resumed.")
-@click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Samples of each task.")
-@click.option("--split", type=click.Choice(["all", "train", "heldout"]), default="heldout", show_default=True)
-@click.option("--temperature", default=0.0, show_default=True, type=click.FloatRange(0))
-@click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(1), help="Tokens of one message.")
-@click.option("--concurrency", default=16, show_default=True, type=click.IntRange(1), help="Episodes at once.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--base-url", help="Where the endpoint of openai:MODEL is. [default: $OPENAI_BASE_URL]")
-@click.option("--protocol", type=click.Choice(["native", "text"]), default="native", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@policy_options(split="heldout", temperature=0.0)
 def command(
     taskset: Path,
     policy: str,
     out: Path,
     samples: int,
     split: str,
+    ids: tuple[str, ...],
+    concurrency: int,
     temperature: float,
     max_tokens: int,
-    concurrency: int,
     seed: int,
     base_url: str | None,
     protocol: str,
@@ -42,7 +33,7 @@ def command(
 ) -> None:
     """Measure a frozen policy: pass@1 and pass@k with intervals over tasks, and how it fails."""
     tasks = TaskSet.load(taskset)
-    chosen = chosen_tasks(tasks, split, ())
+    chosen = chosen_tasks(tasks, split, ids)
     settings = RolloutSettings(concurrency=concurrency, temperature=temperature, max_tokens=max_tokens)
     options = PolicyOptions(base_url=base_url, native_tools=protocol == "native", batch=concurrency)
     rollout(tasks, chosen, policy, options, settings, samples, seed, out)

@@ -8,7 +8,7 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.console import number, say, show_json, show_line, show_table
-from patchgym.cli.workshop import chosen_tasks, collect, make_manifest, opened_run, sandboxes
+from patchgym.cli.workshop import chosen_tasks, collect, make_manifest, opened_run, policy_options, sandboxes
 from patchgym.records import Task
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, RunCounts, count_run, open_policy
@@ -20,24 +20,7 @@ PHASE = "rollout"
 
 @click.command()
 @click.argument("taskset", type=click.Path(path_type=Path))
-@click.option("--policy", required=True, help="gold, noop, scripted:FILE, local:PATH, local:smollm2 or openai:MODEL.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The run directory; an old one is resumed.")
-@click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Samples of each task.")
-@click.option("--split", type=click.Choice(["all", "train", "heldout"]), default="all", show_default=True)
-@click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task; may be repeated.")
-@click.option("--concurrency", default=16, show_default=True, type=click.IntRange(1), help="Episodes at once.")
-@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0))
-@click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(1), help="Tokens of one message.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--base-url", help="Where the endpoint of openai:MODEL is. [default: $OPENAI_BASE_URL]")
-@click.option(
-    "--protocol",
-    type=click.Choice(["native", "text"]),
-    default="native",
-    show_default=True,
-    help="How openai:MODEL is told of tools: native tool calls or plain text.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@policy_options(split="all", temperature=1.0)
 def command(
     taskset: Path,
     policy: str,

@@ -31,9 +31,9 @@ class Stream(Record):
 
 
 class Observation(Record):
-    """Feedback of one action. ``shown`` is the text that the model was given. ``ok`` says that the tool could do what was
-    asked: a command that ran and failed is ok, an edit whose text is not in the file is not. ``exit_code`` is None where
-    no process ran or it was killed; ``limits_by`` names the mechanism that held the limits."""
+    """Feedback of one action. ``shown`` is the text that the model was given. ``ok`` says that the tool could do what
+    was asked: a command that ran and failed is ok, an edit whose text is not in the file is not. ``exit_code`` is None
+    where no process ran or it was killed; ``limits_by`` names the mechanism that held the limits."""
 
     shown: str
     ok: bool

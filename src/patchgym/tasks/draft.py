@@ -83,7 +83,7 @@ async def draft_task(
 
 
 def _roomy(task: Task, objects: ObjectStore) -> Limits:
-    """The task's limits, with at least the turns that its own solution takes through the agent's tools, and two more."""
+    """The task's limits, with at least two turns more than its own solution takes with the agent's tools."""
     needed = len(gold_script(task, objects)) + 2
     return task.limits.model_copy(update={"turns": max(task.limits.turns, needed)})
 

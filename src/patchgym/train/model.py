@@ -1,7 +1,8 @@
 """A language model with a LoRA adapter, and the log-probabilities of just the ids that are trained.
 
-The transformer's body runs over whole rows, but its head (the largest matrix of a small model) runs only where the
-next id is trained. Everything is in eval mode: no dropout anywhere, so that trainer and sampler see one policy.
+The head (the largest matrix of a small model) runs only where the next id is trained, and what several rows begin
+with is read once for all of them (``Prefix``); both give the numbers of the plain way. Everything is in eval mode: no
+dropout anywhere, so that trainer and sampler see one policy.
 """
 
 import warnings
@@ -89,7 +90,7 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a micro-batch, padded on the right. N counts its trained ids, row after row.
+    """The rows of a micro-batch, padded on the right. N counts its trained ids, row after row.
 
     ``ids_BT`` lacks the ``offset`` ids of a prefix that was read before, and each row's last id, which nothing
     follows. The hidden state at ``(rows_N, places_N)`` predicts ``targets_N``, an id of step ``turns_N`` that the
@@ -145,11 +146,11 @@ class Prefix:
     def __init__(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> None:
         """Read what ``rows`` share, short of the first id that predicts a trained one. One row shares nothing."""
         self.length = _shared_length(rows)
-        read = DynamicCache()
+        cache = DynamicCache()
         if self.length:
-            model.read(torch.tensor([rows[0].ids[: self.length]]), read)
-        self._made = [part for layer in read.layers for part in _contents(layer)]
-        self._leaves = [part.detach().requires_grad_(part.requires_grad) for part in self._made]
+            model.read(torch.tensor([rows[0].ids[: self.length]]), cache)
+        self._read = [part for layer in cache.layers for part in _contents(layer)]
+        self._leaves = [part.detach().requires_grad_(part.requires_grad) for part in self._read]
 
     def cache(self, rows: int) -> DynamicCache:
         """A new cache that holds the prefix for ``rows`` rows."""
@@ -160,11 +161,10 @@ class Prefix:
 
     def backward(self) -> None:
         """Carry the gradients of all rows so far through the prefix to the adapter. Call it once."""
-        reached = [
-            (made, leaf.grad) for made, leaf in zip(self._made, self._leaves, strict=True) if leaf.grad is not None
-        ]
+        pairs = [(part, leaf.grad) for part, leaf in zip(self._read, self._leaves, strict=True)]
+        reached = [(part, gradient) for part, gradient in pairs if gradient is not None]
         if reached:
-            torch.autograd.backward([made for made, _ in reached], [gradient for _, gradient in reached])
+            torch.autograd.backward([part for part, _ in reached], [gradient for _, gradient in reached])
 
 
 def trained_logprobs(model: AdaptedModel, batch: Batch, prefix: Prefix | None = None) -> Tensor:
@@ -185,8 +185,9 @@ def families(rows: Sequence[TokenRow]) -> list[list[TokenRow]]:
     groups: dict[str, list[TokenRow]] = {}
     for row in rows:
         groups.setdefault(row.group_id, []).append(row)
-    singles = [members[0] for members in groups.values() if len(members) == 1]
-    return [members for members in [*groups.values(), singles] if len(members) > 1 or (members is singles and members)]
+    together = [members for members in groups.values() if len(members) > 1]
+    alone = [members[0] for members in groups.values() if len(members) == 1]
+    return [*together, alone] if alone else together
 
 
 def micro_batches(rows: Sequence[TokenRow], tokens: int, offset: int = 0) -> list[list[TokenRow]]:

@@ -177,6 +177,8 @@ def _fitting(rows: RowSet, model: AdaptedModel) -> tuple[list[TokenRow], Counter
     for row in rows.rows:
         if len(row.ids) > model.max_context:
             left_out[Reason.TOO_LONG] += 1
+        elif not row.trained:
+            left_out[Reason.NOTHING_TRAINABLE] += 1
         elif not 0 <= min(row.ids) <= max(row.ids) < model.vocabulary:
             left_out[Reason.UNKNOWN_IDS] += 1
         else:
