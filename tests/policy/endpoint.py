@@ -58,6 +58,8 @@ def endpoint(*answers: Answer, models: list[str] | None = None) -> Iterator[Fake
     fake = FakeEndpoint(url="", answers=list(answers), models=models)
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections are kept, as real servers do
+
         def do_GET(self) -> None:
             fake.headers.append({name.lower(): value for name, value in self.headers.items()})
             if self.path != "/v1/models" or fake.models is None:

@@ -100,7 +100,11 @@ def test_a_version_follows_the_weights_and_nothing_else(base: Path, tmp_path: Pa
     kept.write_text("from the cache")
     assert content_hash(base, cache) == "from the cache"
     copy = save_tiny_model(tmp_path / "copy")
+    config = copy / "config.json"
+    config.write_text(config.read_text().replace('"transformers_version": "', '"transformers_version": "later than '))
     assert content_hash(copy, cache) == first
+    config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
+    assert content_hash(copy, cache) != first
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
     assert content_hash(copy, cache) != first
@@ -120,6 +124,7 @@ def test_a_checkpoint_is_its_base_with_the_adapter_on(base: Path, tmp_path: Path
     assert torch.equal(logits(plain.model), logits(load_model(str(base), cache=cache).model))
     assert not torch.allclose(logits(merged.model), logits(plain.model), atol=0.1)
     assert not any("lora" in name for name, _ in merged.model.named_parameters())
+    assert any("lora" in name for name, _ in beside.model.named_parameters())
     assert not any(parameter.requires_grad for parameter in beside.model.parameters())
 
 

@@ -209,6 +209,7 @@ def _stall(fake: FakeEndpoint, dribble: bool) -> Answer:
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
+        handler.send_header("connection", "close")
         handler.end_headers()
         while not fake.released.wait(0.05):
             if dribble:

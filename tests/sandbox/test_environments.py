@@ -76,7 +76,7 @@ def test_without_network_and_cache_it_says_so(index: PackageIndex, tmp_path: Pat
 
 def test_a_wrong_hash_is_refused(index: PackageIndex, tmp_path: Path) -> None:
     lock = index.lock.replace(index.sha256, "0" * 64)
-    with pytest.raises(EnvironmentBuildError, match="hash"):
+    with pytest.raises(EnvironmentBuildError, match="Hash mismatch"):
         build_environment(Environment(python=PYTHON, lock=lock), tmp_path / "cache")
 
 

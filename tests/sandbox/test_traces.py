@@ -228,7 +228,7 @@ def test_a_runner_killed_while_a_command_starts_leaves_nothing_to_the_next_sweep
     with killed_runner(tmp_path, marker, lambda name: len(processes_with(marker)) >= processes) as name:
         pass
     sweep(tmp_path / "scratch")
-    assert processes_with(marker) == []
+    assert eventually(lambda: processes_with(marker) == [])
     assert groups_named(name) == []
     assert os.listdir(tmp_path / "scratch") == []
 
@@ -241,12 +241,25 @@ def test_a_sweep_ends_what_still_runs_in_a_dead_folder(factory: NamespaceSandbox
     (dead / "groups").touch()
     options = [*system_arguments(Path("/usr"), 1 << 20), *overlay_arguments(layers[:1], *layers[1:])]
     marker = f"marker-{secrets.token_hex(8)}"
-    command = [find_bwrap(), "--unshare-all", *options, "--", "sh", "-c", "trap '' TERM; sleep 1000; :", marker]
+    command = [
+        str(find_bwrap()),
+        "--unshare-all",
+        "--die-with-parent",
+        *options,
+        "--",
+        "sh",
+        "-c",
+        "trap '' TERM; sleep 1000; :",
+        marker,
+    ]
     with subprocess.Popen(command) as orphan:
-        assert eventually(lambda: len(processes_with(marker)) >= 3)
-        sweep(tmp_path)
-        assert processes_with(marker) in ([], [orphan.pid])
-        assert not dead.exists()
+        try:
+            assert eventually(lambda: len(processes_with(marker)) >= 3)
+            sweep(tmp_path)
+            assert processes_with(marker) in ([], [orphan.pid])
+            assert not dead.exists()
+        finally:
+            orphan.kill()
 
 
 def test_a_new_scratch_folder_sweeps_dead_ones_and_nothing_else(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from tests.train.tiny import VOCABULARY, full_logprobs
 pytestmark = pytest.mark.train
 
 
-@pytest.fixture
-def model(model_dir: Path, cache: Path) -> AdaptedModel:
+@pytest.fixture(params=[None, 1], ids=["all-layers", "last-layer"])
+def model(model_dir: Path, cache: Path, request: pytest.FixtureRequest) -> AdaptedModel:
     """The tiny model with an adapter that already does something."""
-    adapted = load_adapted(str(model_dir), SftSettings(lora_rank=2), cache)
+    adapted = load_adapted(str(model_dir), SftSettings(lora_rank=2, lora_layers=request.param), cache)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in adapted.parameters():
@@ -89,7 +89,7 @@ def test_an_id_that_is_not_trained_has_no_gradient_as_a_target(model: AdaptedMod
 
 
 def test_a_shared_prefix_changes_neither_loss_nor_gradient(model: AdaptedModel) -> None:
-    prompt = row(20, [0] * 20, seed=8)
+    prompt = row(20, [0, 1, 0, 0, 1] * 4, seed=8)
     own = [row(length, seed=length) for length in (5, 9, 14)]
     rows = [replace(one, ids=prompt.ids + one.ids, trainable=prompt.trainable + one.trainable) for one in own]
     rows = [replace(one, logprobs=(0.0,) * len(one.ids), turns=(0,) * len(one.ids)) for one in rows]
@@ -107,13 +107,14 @@ def test_a_shared_prefix_changes_neither_loss_nor_gradient(model: AdaptedModel) 
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=1e-5)
 
 
-def test_a_prefix_ends_before_what_predicts_a_trained_id(model: AdaptedModel) -> None:
-    one = row(8, [0, 0, 0, 0, 1, 0, 1, 1])
-    early = replace(one, trainable=(0, 0, 1, 0, 0, 0, 0, 0))
+def test_a_prefix_is_what_all_rows_begin_with_and_leaves_each_an_id_to_read(model: AdaptedModel) -> None:
+    one = row(8)
     other = replace(one, ids=(*one.ids[:2], (one.ids[2] + 1) % VOCABULARY, *one.ids[3:]))
-    assert Prefix(model, [one, one]).length == 3
-    assert Prefix(model, [one, early]).length == 1
+    short = replace(one, ids=one.ids[:5])
+    assert Prefix(model, [one, one]).length == 6
     assert Prefix(model, [one, other, one]).length == 2
+    assert Prefix(model, [one, short]).length == 3
+    assert Prefix(model, [one, replace(one, ids=one.ids[:1])]).length == 0
     assert Prefix(model, [one]).length == 0
 
 

@@ -42,15 +42,15 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
     if kind != "local" or not model:
         raise ConfigError(f"The loop trains its policy, and cannot train {settings.policy!r}", mend="Use local:PATH.")
     where = out or Path("runs") / Path(recipe).stem
-    tasks = TaskSet.load(taskset if taskset is not None else _built(settings.tasks))
-    train, heldout = tasks.split("train"), tasks.split("heldout")
-    if not train or not heldout:
-        raise DataError(
-            f"{tasks.path} needs training and held-out tasks", why=f"It has {len(train)} and {len(heldout)}."
-        )
-    say("Load the model (the first time it is fetched and dequantised, which takes a minute)")
+    given = TaskSet.load(taskset) if taskset is not None else None
+    say(f"Load {model} (the first time it is fetched and dequantised, which takes a minute)")
     source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
     try:
+        tasks = given or TaskSet.load(_built(settings.tasks))
+        train, heldout = tasks.split("train"), tasks.split("heldout")
+        if not train or not heldout:
+            why = f"It has {len(train)} and {len(heldout)}."
+            raise DataError(f"{tasks.path} needs training and held-out tasks", why=why)
         manifest = make_manifest("loop", settings.model_dump(mode="json"), [*train, *heldout], settings.seed)
         with opened_run(where, manifest, tasks.tasks, tasks) as run, sandboxes(run.objects) as factory:
             for problem in run.problems:

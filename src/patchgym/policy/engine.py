@@ -186,6 +186,10 @@ class Engine:
                     self._cache.copy(self._rows.index(row.source), at, row.done)
                 elif row.source is not None:
                     self._cache.write(at, row.source.known, row.done)
+            # What a row now holds to the end need not be kept twice.
+            taken = [row.source for row in self._rows[first:] if row.source and row.source.done == row.done]
+            self._parked = [entry for entry in self._parked if entry not in taken]
+            for row in self._rows[first:]:
                 row.source = None
             while first < len(self._rows) and not self._closed:
                 first += self._prefill(first)

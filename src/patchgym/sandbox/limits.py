@@ -2,6 +2,7 @@
 
 import os
 import resource
+import secrets
 import shlex
 import signal
 import time
@@ -163,7 +164,7 @@ def _folder(root: str, place: Path, path: str) -> Path:
 def _may_make(parent: Path) -> bool:
     """Whether groups can be made in ``parent`` and processes moved into them. Trying is the only sure way: permission
     bits say yes on a read-only mount."""
-    probe = parent / f"patchgym-probe-{os.getpid()}"
+    probe = parent / f"patchgym-probe-{secrets.token_hex(4)}"
     if not os.access(parent / "cgroup.procs", os.W_OK):
         return False
     try:

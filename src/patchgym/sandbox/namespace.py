@@ -141,7 +141,10 @@ class NamespaceSandbox:
     failed allocation, and root's process count is not bounded.
 
     An exit code of 128+n is given as signal n where n ends processes: bubblewrap reports both alike. Each command has
-    its own ``/tmp``. Files deeper than 100 folders are no part of snapshots.
+    its own ``/tmp``. Files deeper than 100 folders, or with paths beyond 3,500 bytes, are no part of snapshots.
+
+    A runner that is killed takes its commands along; one killed in the few milliseconds in which a command starts may
+    leave that command running until the next start sweeps.
     """
 
     kind = "namespace"

@@ -47,8 +47,6 @@ _ARITHMETIC: dict[type[cst.CSTNode], str] = {
 }
 _EXITS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 _ATOMS = (cst.Name, cst.Call, cst.Attribute, cst.Subscript)
-
-
 _EMPTY = cst.Module([])
 
 

@@ -92,13 +92,12 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
 class Batch:
     """The rows of a micro-batch, padded on the right. N counts its trained ids, row after row.
 
-    ``ids_BT`` lacks the ``offset`` ids of a prefix that was read before, and each row's last id, which nothing
-    follows. The hidden state at ``(rows_N, places_N)`` predicts ``targets_N``, an id of step ``turns_N`` that the
-    sampler gave ``sampler_N`` nats.
+    ``ids_BT`` lacks the ids of a prefix that was read before, and each row's last id, which nothing follows. The
+    hidden state of row ``rows_N`` at ``places_N`` (counted from the row's start) predicts ``targets_N``, an id of step
+    ``turns_N`` that the sampler gave ``sampler_N`` nats.
     """
 
     rows: tuple[TokenRow, ...]
-    offset: int
     ids_BT: Tensor
     rows_N: Tensor
     places_N: Tensor
@@ -110,7 +109,7 @@ class Batch:
 
 
 def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
-    """Lay out rows from their id number ``offset`` on, which lies before the first trained one.
+    """Lay out rows; their first ``offset`` ids are a prefix that was read before.
 
     An advantage of None counts as 0: only imitation has it, and does not read it.
 
@@ -124,10 +123,9 @@ def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
     trained = [(index, at) for index, row in enumerate(rows) for at, bit in enumerate(row.trainable) if bit]
     return Batch(
         rows=tuple(rows),
-        offset=offset,
         ids_BT=ids_BT[:, offset:],
         rows_N=torch.tensor([index for index, _ in trained]),
-        places_N=torch.tensor([at - 1 - offset for _, at in trained]),
+        places_N=torch.tensor([at - 1 for _, at in trained]),
         targets_N=torch.tensor([rows[index].ids[at] for index, at in trained]),
         sampler_N=torch.tensor([rows[index].logprobs[at] for index, at in trained]),
         turns_N=torch.tensor([rows[index].turns[at] for index, at in trained]),
@@ -139,25 +137,28 @@ def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
 class Prefix:
     """The ids that a family of rows begins with, read once for all of them.
 
-    The rows see its keys and values as leaves, where their gradients add up; ``backward`` then carries the sum
-    through the prefix in one go. Loss and gradients are those of rows that were each read from the start.
+    The rows see its keys, values and last hidden states as leaves, where their gradients add up; ``backward`` then
+    carries the sum through the prefix in one go. Loss and gradients are those of rows that were each read from the
+    start.
     """
 
     def __init__(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> None:
-        """Read what ``rows`` share, short of the first id that predicts a trained one. One row shares nothing."""
+        """Read what ``rows`` begin with, trained ids among it or not. One row alone shares nothing."""
         self.length = _shared_length(rows)
-        cache = DynamicCache()
+        self._read: list[Tensor] = []
         if self.length:
-            model.read(torch.tensor([rows[0].ids[: self.length]]), cache)
-        self._read = [part for layer in cache.layers for part in _contents(layer)]
+            cache = DynamicCache()
+            hidden_BTD = model.read(torch.tensor([rows[0].ids[: self.length]]), cache)
+            self._read = [hidden_BTD, *(part for layer in cache.layers for part in _contents(layer))]
         self._leaves = [part.detach().requires_grad_(part.requires_grad) for part in self._read]
 
-    def cache(self, rows: int) -> DynamicCache:
-        """A new cache that holds the prefix for ``rows`` rows."""
+    def before(self, rows: int) -> tuple[Tensor, DynamicCache]:
+        """The prefix in front of ``rows`` rows: its last hidden states, shape BTD, and a new cache that holds it."""
+        hidden_BTD, *contents = (part.expand(rows, *part.shape[1:]) for part in self._leaves)
         cache = DynamicCache()
-        for layer, (keys, values) in enumerate(zip(self._leaves[::2], self._leaves[1::2], strict=True)):
-            cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), layer)
-        return cache
+        for layer, (keys, values) in enumerate(zip(contents[::2], contents[1::2], strict=True)):
+            cache.update(keys, values, layer)
+        return hidden_BTD, cache
 
     def backward(self) -> None:
         """Carry the gradients of all rows so far through the prefix to the adapter. Call it once."""
@@ -173,8 +174,11 @@ def trained_logprobs(model: AdaptedModel, batch: Batch, prefix: Prefix | None = 
     ``prefix`` is what the batch was laid out behind, if anything. No attention mask is needed: padding is on the
     right, and a causal model never looks there.
     """
-    cache = prefix.cache(len(batch.rows)) if prefix and prefix.length else None
-    hidden_BTD = model.read(batch.ids_BT, cache)
+    if prefix and prefix.length:
+        before_BTD, cache = prefix.before(len(batch.rows))
+        hidden_BTD = torch.cat([before_BTD, model.read(batch.ids_BT, cache)], dim=1)
+    else:
+        hidden_BTD = model.read(batch.ids_BT)
     logits_NV = model.head(hidden_BTD[batch.rows_N, batch.places_N]).float() / batch.temperature_N[:, None]
     return -functional.cross_entropy(logits_NV, batch.targets_N, reduction="none")
 
@@ -212,8 +216,8 @@ def _shared_length(rows: Sequence[TokenRow]) -> int:
     if len(rows) < 2:
         return 0
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # in order, these differ the earliest
-    alike = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return min(alike, *(row.trainable.index(1) - 1 for row in rows))
+    alike = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return max(0, min(alike, *(len(row.ids) - 2 for row in rows)))  # so that each row has an id left to read
 
 
 def _new_adapter(model: PreTrainedModel, settings: TrainSettings) -> peft.LoraConfig:
