@@ -8,7 +8,7 @@ import pytest
 
 from patchgym.errors import ConfigError, ContextLengthError, DataError, EndpointError, UsageError
 from patchgym.policy.chat import ChatEncoder
-from patchgym.policy.local import LocalPolicy, open_local
+from patchgym.policy.local import LocalPolicy
 from patchgym.policy.models import load_model
 from patchgym.records import Message, Sample, Sampling
 from tests.policy.tiny import (
@@ -243,8 +243,7 @@ def test_a_checkpoint_takes_over_between_batches(tmp_path: Path) -> None:
     merged = load_model(str(checkpoint)).model
 
     async def run() -> None:
-        policy = open_local(str(base), batch=4)
-        assert policy.spec == f"local:{base}"
+        policy = LocalPolicy(load_model(str(base)), max_batch=4)
         before = (await policy.sample(opening(1), (), Sampling())).tokens
         base_version = policy.version
         await policy.load_checkpoint(checkpoint)

@@ -16,7 +16,7 @@ from patchgym.policy.models import (
     read_checkpoint,
     resolve_model,
 )
-from tests.policy.tiny import CONTEXT, save_tiny_checkpoint, save_tiny_model
+from tests.policy.tiny import CONTEXT, save_tiny_checkpoint, save_tiny_model, tiny_network
 
 pytestmark = pytest.mark.train
 
@@ -53,7 +53,7 @@ def test_without_the_train_extra_the_error_names_the_command(base: Path, cache: 
     done = python(
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
         "from pathlib import Path; from patchgym.errors import PrerequisiteError\n"
-        "from patchgym.policy.local import open_local\nfrom patchgym.policy.models import load_model\n"
+        "from patchgym.policy.models import load_model\n"
         f"for name in ('smollm2', {str(base)!r}):\n"
         "    try: load_model(name, cache=Path('/nonexistent'))\n"
         "    except PrerequisiteError as error: print(error.exit_code, error.mend)\n"
@@ -150,6 +150,16 @@ def test_a_damaged_directory_is_named(damage: str, base: Path, tmp_path: Path, c
         load_model(str(path), cache=cache)
     assert str(path if "adapter" in damage else base) in caught.value.what
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"num_hidden_layers": 1}, {"num_hidden_layers": 3}, {"intermediate_size": 32}])
+def test_a_checkpoint_of_another_model_is_refused(
+    changes: dict[str, int], base: Path, tmp_path: Path, cache: Path
+) -> None:
+    path = save_tiny_checkpoint(tmp_path / "checkpoint", base)
+    tiny_network(**changes).save_pretrained(base)
+    with pytest.raises(DataError, match="checkpoint"):
+        load_model(str(path), cache=cache)
 
 
 def test_checkpoint_files_are_read_strictly(tmp_path: Path) -> None:

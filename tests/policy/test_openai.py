@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from patchgym.errors import ConfigError, ContextLengthError, EndpointError, EndpointRetryable
-from patchgym.policy.openai import OpenAIPolicy, open_endpoint
+from patchgym.policy.openai import OpenAIPolicy
 from patchgym.records import Message, Sample, Sampling, ToolCall, ToolSpec
 from tests.policy.endpoint import Answer, FakeEndpoint, completion, endpoint, say
 
@@ -153,8 +153,7 @@ def test_the_environment_names_endpoint_and_key(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
         async def run() -> None:
-            policy = open_endpoint("coder")
-            assert policy.spec == "openai:coder"
+            policy = OpenAIPolicy("coder")
             await policy.sample(ASK, (), Sampling())
             await policy.close()
 
@@ -330,6 +329,13 @@ def test_other_bad_requests_are_endpoint_faults_at_once() -> None:
         ask(fake.url)
     assert not isinstance(caught.value, EndpointRetryable)
     assert len(fake.asked) == 1
+
+
+def test_a_refusal_that_is_no_sound_json_is_shown_in_part() -> None:
+    with endpoint(say(400, "[" * 100_000)) as fake, pytest.raises(EndpointError) as caught:
+        ask(fake.url)
+    assert "HTTP 400: [[[" in caught.value.why
+    assert len(caught.value.why) < 500
 
 
 def test_a_model_that_wants_another_name_for_the_limit_gets_it() -> None:

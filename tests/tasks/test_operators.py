@@ -164,7 +164,7 @@ def test_what_does_not_parse_and_unknown_operators_are_errors() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(sources())
 def test_a_mutant_is_another_program_that_differs_in_one_function(source: str) -> None:
     mutants = found(source)

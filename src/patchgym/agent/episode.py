@@ -179,7 +179,7 @@ class _Runner:
         clock = time.monotonic()
         try:
             result = await tool.run(bench, arguments)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        except OSError as error:  # of the sandbox's read and write: the path is not what the model thinks
             path = arguments.get("path", "")
             result = ToolResult(f"{path}: {(error.strerror or str(error)).lower()}", ok=False)
         return action, None, self._observation(result, time.monotonic() - clock)

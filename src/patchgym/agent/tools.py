@@ -17,7 +17,7 @@ from patchgym.testrun import TestRun, run_tests
 _LISTED = 200
 _MATCHES = 50
 _READ_LINES = 80
-_FAILURE_CHARS = 700
+_FAILURES = 3
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,12 @@ async def _run_tests(bench: Workbench, arguments: Mapping[str, JsonValue]) -> To
     ids = [] if wanted == "all" else [wanted] if wanted else list(bench.view.failing_tests)
     seconds = min(bench.view.test_timeout_s, bench.command_seconds)
     run = await run_tests(bench.sandbox, bench.view.environment, ids, timeout_s=seconds)
-    return ToolResult(_test_summary(run), ok=run.complete, process=run.process, tests=run.outcomes)
+    return ToolResult(
+        _test_summary(run, bench.view.limits.output_bytes // 4),
+        ok=run.complete,
+        process=run.process,
+        tests=run.outcomes,
+    )
 
 
 async def _submit(bench: Workbench, arguments: Mapping[str, JsonValue]) -> ToolResult:
@@ -190,16 +195,16 @@ def _ending_line(done: ExecResult) -> str:
     return f"[{done.ending.replace('_', ' ')}{f' {done.signal}' if done.signal else ''}]"
 
 
-def _test_summary(run: TestRun) -> str:
-    """Counts first, then the first failures, each cut to its end, where the reason stands."""
+def _test_summary(run: TestRun, size: int) -> str:
+    """Counts first, then the first failures, each cut to the last ``size`` characters, where the reason stands."""
     counts = {outcome: list(run.outcomes.values()).count(outcome) for outcome in Outcome}
     lines = [", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "no tests ran"]
     if not run.complete:
         lines.append(f"The test process did not come to its end ({run.ending}).")
-    for test, text in list(run.failures.items())[:3]:
-        lines += [f"FAILED {test}", text.strip()[-_FAILURE_CHARS:]]
+    for test, text in list(run.failures.items())[:_FAILURES]:
+        lines += [f"FAILED {test}", text.strip()[-size:]]
     if not run.complete and not run.failures:
-        lines.append(run.log[-_FAILURE_CHARS:])
+        lines.append(run.log[-size:])
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import click
 from patchgym.cli.console import number, show_json, show_line, show_table
 from patchgym.cli.rollout import PHASE, rollout
 from patchgym.cli.workshop import chosen_tasks, policy_options
-from patchgym.evaluate import EvalReport, evaluate
+from patchgym.evaluate import EvalReport, FailureType, evaluate
 from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
@@ -56,9 +56,11 @@ def show_eval(reports: dict[str, EvalReport]) -> None:
             number(report.mean_reward),
             number(report.mean_steps, 1),
             number(report.valid_action_rate),
-            ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in report.failures.items()) or "-",
         )
         for name, report in reports.items()
     ]
-    columns = ("policy", "pass@1", "95%", "tasks", "reward", "steps", "valid", "failures")
-    show_table("Evaluation", columns, rows)
+    show_table("Held-out tasks", ("policy", "pass@1", "95%", "tasks", "reward", "steps", "valid"), rows)
+    kinds = [kind for kind in FailureType if any(report.failures.get(kind) for report in reports.values())]
+    failures = [(kind.replace("_", " "), *(str(r.failures.get(kind, 0)) for r in reports.values())) for kind in kinds]
+    if failures:
+        show_table("\nWhy attempts failed", ("", *reports), failures)

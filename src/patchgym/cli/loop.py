@@ -22,7 +22,7 @@ from patchgym.grading import GRADER_VERSION
 from patchgym.rollout import LocalSource, PolicyOptions
 from patchgym.tasks import TaskSet, TaskSetRecipe
 
-_BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "up to 0.3"), (0.3, 0.9, "up to 0.9"), (0.9, 1.01, "solved"))
+_BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "<0.3"), (0.3, 0.9, "<0.9"), (0.9, 1.01, "1"))
 _NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
 
 
@@ -93,7 +93,7 @@ def show_report(report: LoopReport) -> None:
     show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
     _show_rounds(report)
     for name, update in report.updates.items():
-        show_line(f"Update {name}: {describe(update)}")
+        show_line(f"\nUpdate {name}. {describe(update)}.")
     rows = [
         (f.check, f.level.value, "\n".join(filter(None, (f.evidence, f.action)))) for f in report.judgement.findings
     ]
@@ -104,7 +104,7 @@ def show_report(report: LoopReport) -> None:
 
 
 def _show_rounds(report: LoopReport) -> None:
-    columns = ("round", "rollouts", "solved", "mean reward", *(label for _, _, label in _BANDS), "valid", "lost")
+    columns = ("round", "runs", "solved", "reward", *(label for _, _, label in _BANDS), "valid", "lost")
     rows = [
         (
             name,

@@ -172,7 +172,7 @@ class Engine:
 
     def _drop(self, jobs: "Sequence[_Row | _Swap]", why: str) -> None:
         for job in jobs:
-            if job.future.set_running_or_notify_cancel():
+            if not job.future.done() and job.future.set_running_or_notify_cancel():
                 job.future.set_exception(_failure(why))
 
     def _admit(self) -> None:

@@ -9,7 +9,7 @@ import difflib
 from patchgym.content import ObjectStore, apply_patch
 from patchgym.records import Action, Task
 
-_AROUND = 8
+_AROUND = 5
 
 
 def gold_script(task: Task, objects: ObjectStore) -> list[Action]:

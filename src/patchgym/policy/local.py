@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from patchgym.errors import ConfigError, ContextLengthError, DataError
 from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import DType, LoadedModel, load_model
-from patchgym.records import Message, Sample, Sampling, StepTokens, Task, ToolSpec, Usage
+from patchgym.records import Message, Sample, Sampling, StepTokens, ToolSpec, Usage
 
 if TYPE_CHECKING:
     import torch
@@ -31,14 +31,12 @@ class LocalPolicy:
         self,
         loaded: LoadedModel,
         *,
-        spec: str | None = None,
         dtype: DType = "float32",
         max_batch: int = 16,
         kept_tokens: int = 24_000,
     ) -> None:
-        """``spec`` is the name that the policy was asked for by, ``dtype`` what ``load_checkpoint`` loads in.
-        ``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
-        (46 KB a token for smollm2).
+        """``max_batch`` requests at most share a step; ``kept_tokens`` bounds the keys and values kept between turns
+        (46 KB a token for smollm2); ``dtype`` is what ``load_checkpoint`` loads in.
 
         Raises:
             ConfigError: the chat template cannot be used token by token, or the model attends through windows or
@@ -46,7 +44,6 @@ class LocalPolicy:
         """
         from patchgym.policy.engine import Engine
 
-        self.spec = f"local:{loaded.base}" if spec is None else spec
         self._dtype: DType = dtype
         self._take(loaded)
         self._engine = Engine(
@@ -108,13 +105,6 @@ class LocalPolicy:
         swapped.add_done_callback(lambda done: None if done.cancelled() or done.exception() else self._take(loaded))
         await asyncio.wrap_future(swapped)
 
-    def for_task(self, task: Task) -> "LocalPolicy":
-        """The policy for an episode of ``task``: this one for every task, and it is told nothing of it."""
-        return self
-
-    async def check(self) -> None:
-        """Nothing to find out: the model is loaded."""
-
     async def close(self) -> None:
         """End the worker thread. Requests that are not finished fail with ``EndpointError``. May be called twice."""
         await asyncio.to_thread(self._engine.close)
@@ -124,16 +114,6 @@ class LocalPolicy:
         self._max_context = loaded.max_context
         self._vocabulary: int = _config(loaded).vocab_size
         self.version: str = loaded.version
-
-
-def open_local(target: str, *, batch: int = 16) -> LocalPolicy:
-    """The policy ``local:TARGET``: a known name, a model directory or a checkpoint; ``batch`` requests share a step.
-
-    Raises:
-        UsageError, PrerequisiteError, StorageError, DataError: as ``load_model``.
-        ConfigError: as ``LocalPolicy``.
-    """
-    return LocalPolicy(load_model(target), spec=f"local:{target}", max_batch=batch)
 
 
 def _placed(loaded: LoadedModel) -> "torch.nn.Module":

@@ -164,6 +164,10 @@ def load_model(
     peft = _late("peft")
     with quiet(), _readable(checkpoint):
         adapted = peft.PeftModel.from_pretrained(loaded.model, str(checkpoint / _ADAPTER), local_files_only=True)
+        # peft only warns where an adapter and its base do not cover each other.
+        with _late("safetensors").safe_open(checkpoint / _ADAPTER / "adapter_model.safetensors", "pt") as stored:
+            if set(stored.keys()) != set(peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)):
+                raise ValueError("the adapter was made for another model")
         model = adapted.merge_and_unload() if merge_adapter else adapted
     return LoadedModel(
         model=model.eval().requires_grad_(False),

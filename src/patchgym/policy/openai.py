@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from patchgym.errors import EndpointError
 from patchgym.policy.endpoint import Endpoint, EndpointRefusal, Sleep
-from patchgym.records import Message, Sample, Sampling, StepTokens, Task, ToolCall, ToolSpec, Usage
+from patchgym.records import Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 
@@ -41,7 +41,6 @@ class OpenAIPolicy:
         Raises:
             ConfigError: ``base_url`` is no http URL.
         """
-        self.spec = f"openai:{model}"
         self.version = model
         self.native_tools = native_tools
         self._model = model
@@ -93,10 +92,6 @@ class OpenAIPolicy:
         # Not every endpoint lists all that it serves: ask for one token.
         hello = Message(role="user", content="Hello")
         await self.sample([hello], (), Sampling(max_tokens=1))
-
-    def for_task(self, task: Task) -> "OpenAIPolicy":
-        """The policy for an episode of ``task``: this one for every task, and it is told nothing of it."""
-        return self
 
     async def close(self) -> None:
         """Close the connections. May be called twice."""
@@ -164,15 +159,6 @@ class OpenAIPolicy:
                 f"Models there: {', '.join(offered[:20])}." if offered else "Check the model's name and the base URL."
             )
         return EndpointError(refusal.what, why=refusal.why, mend=mend)
-
-
-def open_endpoint(target: str, *, base_url: str | None = None, native_tools: bool = True) -> OpenAIPolicy:
-    """The policy ``openai:TARGET``; nothing is asked of the endpoint yet.
-
-    Raises:
-        ConfigError: ``base_url`` is no http URL.
-    """
-    return OpenAIPolicy(target, base_url=base_url, native_tools=native_tools)
 
 
 def _tokens(reply: "_Reply", sampling: Sampling) -> StepTokens | None:

@@ -169,10 +169,12 @@ class Command:
 
     def _close(self, descriptor: int) -> None:
         self._loop.remove_reader(descriptor)
-        os.close(descriptor)
-        self._open.discard(descriptor)
         if descriptor == self._first:
             self._first = None
+            with suppress(ChildProcessError):  # it is ours to reap only where we are the first process of a container
+                os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
+        os.close(descriptor)
+        self._open.discard(descriptor)
         if not self._open:
             self._end()
 

@@ -45,38 +45,49 @@ async def build_task_set(
 
     Raises:
         UsageError: ``out`` exists, or a release is not pinned.
-        ConfigError: there is no such operator.
+        ConfigError: there is no such operator, or a release is on both sides.
         OfflineError, PrerequisiteError, EnvironmentBuildError: sources or environments cannot be had.
         DataError: no candidate became a task.
         StorageError: the disk is full.
     """
     if out.exists():
         raise UsageError(f"{out} exists already", mend="Choose another place for the task set, or remove it.")
-    unknown = sorted(set(recipe.operators) - OPERATORS.keys())
-    if unknown:
-        raise ConfigError(f"There is no operator {unknown[0]}", why=f"Operators: {', '.join(OPERATORS)}.")
+    _check(recipe)
     with disk_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True) as scratch:
-            objects = ObjectStore(Path(scratch, "work"))
-            releases = await _load_all(recipe, objects, catalog or Catalog(), on_progress)
-            cores = recipe.concurrency or len(os.sched_getaffinity(0))
-            bench = Bench(factory_for(objects), objects, build, cores)
-            work = _Build(recipe, releases, bench, on_progress)
-            tasks = await work.run()
-            manifest = TaskSetManifest(
-                name=recipe.name,
-                recipe=recipe.model_dump(mode="json"),
-                funnel=dict(sorted(work.funnel.items())),
-                created_at=datetime.now(UTC),
-            )
-            if not tasks:
-                raise DataError("No candidate became a task", why=f"What became of them: {manifest.funnel}.")
-            finished = Path(scratch, "set")
+        scratch = tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True)
+    with scratch as folder:
+        objects = ObjectStore(Path(folder, "work"))
+        releases = await _load_all(recipe, objects, catalog or Catalog(), on_progress)
+        cores = recipe.concurrency or len(os.sched_getaffinity(0))
+        work = _Build(recipe, releases, Bench(factory_for(objects), objects, build, cores), on_progress)
+        tasks = await work.run()
+        if not tasks:
+            raise DataError("No candidate became a task", why=f"What became of them: {dict(work.funnel)}.")
+        manifest = TaskSetManifest(
+            name=recipe.name,
+            recipe=recipe.model_dump(mode="json"),
+            funnel=dict(sorted(work.funnel.items())),
+            created_at=datetime.now(UTC),
+        )
+        finished = Path(folder, "set")
+        with disk_errors(out):
             finished.mkdir(mode=0o755)
             write_task_set(finished, manifest, tasks, objects)
             finished.rename(out)
     return manifest
+
+
+def _check(recipe: TaskSetRecipe) -> None:
+    unknown = sorted(set(recipe.operators) - OPERATORS.keys())
+    if unknown:
+        raise ConfigError(f"There is no operator {unknown[0]}", why=f"Operators: {', '.join(OPERATORS)}.")
+    training = {*recipe.train, *(old for old, _ in map(_ends, recipe.pairs))}
+    both = sorted(training & set(recipe.heldout))
+    if both:
+        raise ConfigError(
+            f"{both[0]} is both for training and held out", mend="Hold out another release, or another package."
+        )
 
 
 async def _load_all(
@@ -182,16 +193,15 @@ class _Build:
         try:
             draft = await draft_task(candidate, healthy, self._bench, self._rules, side)
             task = await prove(draft, self._bench, self._recipe.proof_runs)
+            self._ready += 1
+            return task
         except Dropped as dropped:
             self.funnel[f"dropped_{dropped.reason}"] += 1
-            return None
         except SandboxError:
             self.funnel["dropped_infra_error"] += 1
-            return None
         finally:
-            self._on_progress("tasks", self._ready, self._wanted)
-        self._ready += 1
-        return task
+            self._on_progress("tasks", min(self._ready, self._wanted), self._wanted)
+        return None
 
     def _belongs(self, release: Release, function: str, side: Side) -> bool:
         """Whether a function may be broken for ``side``: no function is on both, whatever the release."""

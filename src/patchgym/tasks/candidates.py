@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from patchgym.content import Entry, ObjectStore, diff_trees
+from patchgym.errors import DataError
 from patchgym.records import Source
 from patchgym.tasks.mutation import Mutation, mutations
 from patchgym.tasks.packages import Release, with_tests_of
@@ -37,8 +38,11 @@ def plan_mutations(
     by_function: dict[str, list[Mutation]] = {}
     for path, entry in sorted(objects.entries(release.tree).items()):
         if release.package.is_source(path):
-            text = _text(objects, entry)
-            for found in mutations(text, operators, max_function_lines=max_function_lines) if _parses(text) else ():
+            try:
+                planned_here = mutations(text_of(objects, entry), operators, max_function_lines=max_function_lines)
+            except DataError:  # a template, or code for another Python
+                continue
+            for found in planned_here:
                 by_function.setdefault(f"{path}:{found.function}", []).append(found)
     names = sorted(by_function)
     draw.shuffle(names)
@@ -85,10 +89,8 @@ def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidat
     healthy = objects.update_tree(broken, {path: after.get(path) for path in changed})
     functions: set[str] = set()
     for path in changed:
-        texts = [
-            objects.get(side[path].id).decode("utf-8", "replace") if path in side else "" for side in (before, after)
-        ]
-        functions |= {f"{path}:{name}" for name in changed_functions(*texts)}
+        old_text, new_text = (text_of(objects, side[path]) if path in side else "" for side in (before, after))
+        functions |= {f"{path}:{name}" for name in changed_functions(old_text, new_text)}
     patch = diff_trees(objects, broken, healthy)
     source = Source(
         kind="release_pair",
@@ -102,6 +104,14 @@ def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidat
     return Candidate(f"{old.label}-fix-{_short(patch)}", old, source, broken, healthy, patch, frozenset(functions))
 
 
+def text_of(objects: ObjectStore, entry: Entry) -> str:
+    """A file's text; empty where it is not UTF-8, so that nothing is planted in it and nothing taken out of it."""
+    try:
+        return objects.get(entry.id).decode()
+    except UnicodeDecodeError:
+        return ""
+
+
 def changed_functions(before: str, after: str) -> frozenset[str]:
     """Qualified names of the functions that differ between two versions of a source file as programs."""
     old, new = _functions(before), _functions(after)
@@ -110,8 +120,6 @@ def changed_functions(before: str, after: str) -> frozenset[str]:
 
 def _functions(source: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    if not _parses(source):
-        return found
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -123,26 +131,12 @@ def _functions(source: str) -> dict[str, str]:
             else:
                 visit(child, prefix)
 
-    visit(ast.parse(source), "")
+    try:
+        visit(ast.parse(source), "")
+    except (SyntaxError, ValueError):
+        return {}
     return found
 
 
 def _short(patch: str) -> str:
     return hashlib.sha256(patch.encode()).hexdigest()[:6]
-
-
-def _parses(text: str) -> bool:
-    """Templates and code for other Pythons do not."""
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _text(objects: ObjectStore, entry: Entry) -> str:
-    """A source file's text; empty where it is not UTF-8, so that nothing is planted there."""
-    try:
-        return objects.get(entry.id).decode()
-    except UnicodeDecodeError:
-        return ""

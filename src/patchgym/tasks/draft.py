@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
+from patchgym.errors import DataError
 from patchgym.policy.gold import gold_script
 from patchgym.records import Limits, Outcome, Task, Tests
 from patchgym.tasks.bench import Bench, Dropped, Healthy
-from patchgym.tasks.candidates import Candidate
+from patchgym.tasks.candidates import Candidate, text_of
 from patchgym.tasks.hiding import defined_functions, function_of, without_functions
 from patchgym.tasks.instruction import frames_of, leaks, write_instruction
 from patchgym.testrun import TestRun
@@ -120,7 +121,7 @@ def _hidden(
     telling = {function_of(test) for test in through}
     entries = objects.entries(candidate.broken)
     defined = {
-        path: defined_functions(objects.get(entries[path].id).decode("utf-8", "replace"))
+        path: defined_functions(text_of(objects, entries[path]))
         for path in {path for path, _ in functions}
         if path in entries
     }
@@ -137,7 +138,10 @@ def _without(objects: ObjectStore, tree: str, hidden: frozenset[tuple[str, str]]
     entries = objects.entries(tree)
     changes: dict[str, Entry | None] = {}
     for path in {path for path, _ in hidden}:
-        source = objects.get(entries[path].id).decode()
-        reduced = without_functions(source, {function for file, function in hidden if file == path})
+        names = {function for file, function in hidden if file == path}
+        try:
+            reduced = without_functions(text_of(objects, entries[path]), names)
+        except DataError as error:
+            raise Dropped("nothing_to_hide") from error
         changes[path] = Entry(entries[path].mode, objects.put(reduced.encode()))
     return objects.update_tree(tree, changes)

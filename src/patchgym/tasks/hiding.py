@@ -1,5 +1,6 @@
 """Hiding tests: some test functions are taken out of the files that an agent sees."""
 
+import ast
 from collections.abc import Collection
 
 import libcst as cst
@@ -33,14 +34,22 @@ def without_functions(source: str, names: Collection[str]) -> str:
 
 
 def defined_functions(source: str) -> frozenset[str]:
-    """Qualified names of the functions and methods that ``source`` defines; empty where it does not parse."""
+    """Qualified names of the functions and methods that ``source`` defines, without those inside other functions; empty
+    where it does not parse."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(prefix + child.name)
+            else:
+                visit(child, f"{prefix}{child.name}." if isinstance(child, ast.ClassDef) else prefix)
+
     try:
-        module = cst.parse_module(source)
-    except cst.ParserSyntaxError:
+        visit(ast.parse(source), "")
+    except (SyntaxError, ValueError):
         return frozenset()
-    removal = _Removal(frozenset())
-    module.visit(removal)
-    return frozenset(removal.seen)
+    return frozenset(found)
 
 
 class _Removal(cst.CSTTransformer):
@@ -48,7 +57,6 @@ class _Removal(cst.CSTTransformer):
         super().__init__()
         self.wanted = wanted
         self.removed: set[str] = set()
-        self.seen: set[str] = set()
         self._names: list[str] = []
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
@@ -60,7 +68,6 @@ class _Removal(cst.CSTTransformer):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         self._names.append(node.name.value)
-        self.seen.add(".".join(self._names))
         return False
 
     def leave_FunctionDef(
