@@ -59,7 +59,7 @@ def show_eval(reports: dict[str, EvalReport]) -> None:
         )
         for name, report in reports.items()
     ]
-    show_table("Held-out tasks", ("policy", "pass@1", "95%", "tasks", "reward", "steps", "valid"), rows)
+    show_table("Evaluation", ("policy", "pass@1", "95%", "tasks", "reward", "steps", "valid"), rows)
     kinds = [kind for kind in FailureType if any(report.failures.get(kind) for report in reports.values())]
     failures = [(kind.replace("_", " "), *(str(r.failures.get(kind, 0)) for r in reports.values())) for kind in kinds]
     if failures:
