@@ -1,6 +1,7 @@
 """Trees: what goes in comes out, and nothing comes out elsewhere."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,10 @@ def test_a_planted_path_does_not_leave_the_checkout(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="leaves its root"):
         store.checkout(tree, tmp_path / "out")
     assert not (tmp_path / "escaped").exists()
+
+
+def test_many_threads_may_write_the_same_objects(tmp_path: Path) -> None:
+    store = ObjectStore(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(store.put, [b"%d" % (n % 5) for n in range(400)]))
+    assert {store.get(blob) for blob in ids} == {b"0", b"1", b"2", b"3", b"4"}

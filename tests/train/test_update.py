@@ -15,7 +15,7 @@ from patchgym.sandbox.bwrap import find_bwrap
 from patchgym.train import DivergenceError, GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
 from patchgym.train.model import load_adapted, make_batch, trained_logprobs
 from patchgym.train.objectives import PolicyGradient
-from patchgym.train.trainer import train
+from patchgym.train.trainer import schedule, train
 from tests.records_for_tests import make_report, make_step, make_trajectory
 from tests.train.tiny import full_logprobs, graded, load, rewarded, sampled_steps
 
@@ -98,8 +98,14 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     assert second.parent == first.version
     assert read_checkpoint(published(tmp_path, second)).step == 2
     assert second.trainable_parameters == first.trainable_parameters
-    assert second.sampler_gap is not None
-    assert second.sampler_gap.mean > 1e-3  # the rows were sampled by the version before
+    assert second.sampler_gap is not None  # its rows were sampled by the version before
+    with torch.no_grad():
+        moved = [full_logprobs(load(place, cache), [*PROMPT, *ids, *SEEN, *ids]) for ids in (GOOD, BAD)]
+        first_turn = torch.cat([logprobs_T[3:6] for logprobs_T in moved])
+    before = [value for one in pair if (tokens := one.steps[0].tokens) for value in tokens.logprobs or ()]
+    gaps = (first_turn - torch.tensor(before)).abs()
+    assert second.sampler_gap.by_turn[0] == pytest.approx(gaps.mean().item(), rel=1e-2)
+    assert second.sampler_gap.largest >= gaps.max().item() - 1e-4
 
 
 def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache: Path, tmp_path: Path) -> None:
@@ -164,23 +170,51 @@ def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Pat
 def test_the_same_seed_gives_the_same_bytes(
     pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
+    groups = [rewarded(one, group_id=f"{group}", id=f"{group}.{at}") for group in "abcd" for at, one in enumerate(pair)]
+
     def weights(place: str, seed: int) -> bytes:
-        settings = RL.model_copy(update={"seed": seed, "rows_per_step": 1, "passes": 2})
-        report = grpo(pair, start=str(model_dir), out=tmp_path / place, settings=settings, cache=cache)
+        settings = RL.model_copy(update={"seed": seed, "rows_per_step": 2, "passes": 2, "learning_rate": 1e-3})
+        report = grpo(groups, start=str(model_dir), out=tmp_path / place, settings=settings, cache=cache)
+        assert len(report.steps) == 8
         return (published(tmp_path / place, report) / "adapter" / "adapter_model.safetensors").read_bytes()
 
     assert weights("a", 1) == weights("b", 1)
     assert weights("a", 1) != weights("c", 2)
 
 
-def test_micro_batches_do_not_change_the_gradient(
-    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
-) -> None:
-    def norm(tokens: int) -> float:
-        settings = RL.model_copy(update={"micro_batch_tokens": tokens, "normalise": "tokens"})
-        return grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache).steps[0].gradient_norm
+def test_steps_follow_the_seed_and_keep_groups_together() -> None:
+    rows = [
+        TokenRow((1, at), (0, 1), (0.0, 0.0), (-1, 0), f"{group}.{at}", group) for group in "abcdef" for at in range(2)
+    ]
 
-    assert norm(1) == pytest.approx(norm(1000), rel=1e-5)
+    def order(seed: int) -> list[str]:
+        steps = schedule(rows, RL.model_copy(update={"seed": seed, "rows_per_step": 4, "passes": 2}))
+        assert [len(step) for step in steps] == [4, 4, 4] * 2
+        names = [row.trajectory_id for step in steps for row in step]
+        assert sorted(names[:12]) == sorted(names[12:]) == [row.trajectory_id for row in rows]
+        assert [name[0] for name in names[::2]] == [name[0] for name in names[1::2]]
+        return names
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    assert order(1)[:12] != order(1)[12:]
+
+
+@pytest.mark.parametrize("tokens", [1, 1000])
+def test_the_gradient_is_that_of_the_formula_however_rows_are_batched(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path, tokens: int
+) -> None:
+    """On rows of the model itself every ratio is 1, so the loss's gradient is that of -(sum of A log p) / tokens."""
+    settings = RL.model_copy(update={"micro_batch_tokens": tokens, "normalise": "tokens"})
+    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache)
+    model = load_adapted(str(model_dir), settings, cache)
+    total = torch.zeros(())
+    for answer, advantage in ((GOOD, 0.5), (BAD, -0.5)):
+        logprobs_T = full_logprobs(model.peft_model, [*PROMPT, *answer, *SEEN, *answer])
+        total = total - advantage * (logprobs_T[3:6].sum() + logprobs_T[9:12].sum()) / 12
+    gradients = torch.autograd.grad(total, model.parameters())
+    wanted = torch.stack([gradient.norm() for gradient in gradients]).norm().item()
+    assert report.steps[0].gradient_norm == pytest.approx(wanted, rel=1e-4)
 
 
 def test_divergence_from_the_start_is_held_back_by_kl(

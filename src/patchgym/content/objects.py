@@ -6,6 +6,7 @@ directories are not part of it, as in git.
 
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -30,7 +31,7 @@ class ObjectStore:
     """Blobs and trees under one directory (the ``objects`` of a bare git repository).
 
     Ids are 40 hex digits. Paths inside trees are POSIX and relative; undecodable bytes are surrogate-escaped. Writing
-    an object that is there already costs a look-up. One process writes at a time; any number read.
+    an object that is there already costs a look-up. One process writes at a time, from any number of threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,6 +47,7 @@ class ObjectStore:
             (path / "pack").mkdir(exist_ok=True)
         self._store = DiskObjectStore(str(path))
         self._known: set[str] = set()
+        self._writing = threading.Lock()
 
     def put(self, data: bytes) -> str:
         """Store ``data`` as a blob and return its id."""
@@ -191,10 +193,11 @@ class ObjectStore:
 
     def _add(self, found: Blob | Tree) -> str:
         object_id = found.id.decode()
-        if object_id not in self._known:
-            with disk_errors(self.path):
-                self._store.add_object(found)
-            self._known.add(object_id)
+        with self._writing:  # snapshots come from threads, and two of them often hold the same file
+            if object_id not in self._known:
+                with disk_errors(self.path):
+                    self._store.add_object(found)
+                self._known.add(object_id)
         return object_id
 
     def _read(self, object_id: str) -> object:

@@ -69,11 +69,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class Healthy:
-    """The suite of an unbroken tree: ids of the tests that pass every time, how many others there are, and seconds."""
+    """The suite of an unbroken tree: ids of the tests that pass every time, and how many others there are."""
 
     passed: frozenset[str]
     left_out: int
-    seconds: float
 
 
 async def run_healthy(bench: Bench, tree: str, environment: Environment, package: Package, runs: int) -> Healthy:
@@ -93,7 +92,7 @@ async def run_healthy(bench: Bench, tree: str, environment: Environment, package
             why=next((text for run in found for text in run.failures.values()), found[0].log)[-600:],
             mend="Its environment may lack something that the tests need.",
         )
-    return Healthy(frozenset(passed), len(ids) - len(passed), max(run.seconds for run in found))
+    return Healthy(frozenset(passed), len(ids) - len(passed))
 
 
 async def together(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:

@@ -152,7 +152,10 @@ class _Build:
     async def _from_pair(self, pair: Candidate) -> list[Task]:
         healthy = await self._healthy(pair.release, pair.healthy)
         task = await self._try(pair, healthy, "train")
-        return [task] if task is not None else []
+        if task is None:
+            return []
+        self._accept()
+        return [task]
 
     async def _from_release(self, release: Release, side: Side, wanted: int) -> list[Task]:
         """Up to ``wanted`` tasks, at most one a function. Candidates run in waves whose size depends on results alone,
@@ -181,6 +184,7 @@ class _Build:
             for candidate, task in zip(wave, results, strict=True):
                 if task is not None and len(found) < wanted and candidate.functions not in found:
                     found[candidate.functions] = task
+                    self._accept()
                 elif task is not None:
                     self.funnel["spare"] += 1
         return list(found.values())
@@ -192,16 +196,18 @@ class _Build:
         self.funnel["candidates"] += 1
         try:
             draft = await draft_task(candidate, healthy, self._bench, self._rules, side)
-            task = await prove(draft, self._bench, self._recipe.proof_runs)
-            self._ready += 1
-            return task
+            return await prove(draft, self._bench, self._recipe.proof_runs)
         except Dropped as dropped:
             self.funnel[f"dropped_{dropped.reason}"] += 1
         except SandboxError:
             self.funnel["dropped_infra_error"] += 1
         finally:
-            self._on_progress("tasks", min(self._ready, self._wanted), self._wanted)
+            self._on_progress("tasks", self._ready, self._wanted)
         return None
+
+    def _accept(self) -> None:
+        self._ready += 1
+        self._on_progress("tasks", self._ready, self._wanted)
 
     def _belongs(self, release: Release, function: str, side: Side) -> bool:
         """Whether a function may be broken for ``side``: no function is on both, whatever the release."""

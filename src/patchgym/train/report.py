@@ -26,6 +26,10 @@ class TrainSettings(Settings):
     None is all) shape a new adapter; an update that starts from a checkpoint goes on with that one's shape.
     ``grad_clip`` bounds the gradient's norm. ``seconds`` ends an update before the step that would overrun it; one
     step is always made.
+
+    Fewer adapted layers are faster, because the backward pass ends at the lowest one: 209, 289 and 346 row tokens a
+    CPU second with all 30, the last 15 and the last 10 layers of a model of 135M (steps of 4 rows of 590 tokens). In
+    equal CPU time all and 15 taught the same there, and 10 less.
     """
 
     learning_rate: float = Field(gt=0)
@@ -44,7 +48,8 @@ class TrainSettings(Settings):
 class SftSettings(TrainSettings):
     """Supervised fine-tuning: mean cross-entropy over the trained ids of a step."""
 
-    learning_rate: float = Field(default=5e-4, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    rows_per_step: int = Field(default=4, ge=1)
 
 
 class GrpoSettings(TrainSettings):

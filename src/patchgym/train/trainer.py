@@ -40,17 +40,17 @@ def train(
     """
     kept, left_out = _fitting(rows, model)
     objective.prepare(model, kept)
-    schedule = _schedule(kept, settings)
-    progress = _Progress(sum(map(_tokens, schedule)), settings.seconds, on_step)
+    plan = schedule(kept, settings)
+    progress = _Progress(sum(map(_tokens, plan)), settings.seconds, on_step)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
     )
     steps: list[StepReport] = []
     gap: SamplerGap | None = None
     stopped = ""
-    for step_rows in schedule:
+    for step_rows in plan:
         if not progress.has_time_for(_tokens(step_rows)):
-            stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(schedule)} steps"
+            stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(plan)} steps"
             break
         report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
         steps.append(report)
@@ -65,7 +65,7 @@ def train(
         gradient="nonzero" if moved else "zero",
         why="" if moved else _why_zero(rows, left_out, steps),
         stopped_early=stopped,
-        rows_used=len({id(row) for step in schedule[: len(steps)] for row in step}),
+        rows_used=len({id(row) for step in plan[: len(steps)] for row in step}),
         left_out={reason.value: count for reason, count in sorted(left_out.items())},
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
@@ -132,7 +132,7 @@ def _step(
     return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
 
 
-def _schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
+def schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
     """The rows of each step. Every pass takes all rows once, in an order of its own drawn from the seed; a group's rows
     stay together, because they share a prompt."""
     draw = random.Random(settings.seed)
