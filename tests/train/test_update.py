@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,9 @@ def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Pat
     model = load_adapted(str(model_dir), settings, cache)
     before = [part.detach().clone() for part in model.parameters()]
     row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantage=0.0)
-    report = train(RowSet(rows=(row,)), model, PolicyGradient(settings), settings, out=tmp_path)
+    idle = replace(row, trainable=(0, 0, 0))
+    report = train(RowSet(rows=(row, idle)), model, PolicyGradient(settings), settings, out=tmp_path)
+    assert report.left_out == {"nothing_trainable": 1}
     assert (report.gradient, report.version, report.steps[0].gradient_norm) == ("zero", None, 0.0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
