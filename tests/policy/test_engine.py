@@ -1,7 +1,10 @@
 """The engine's behaviour around its model: failures, cancellation, closing, swapping, and how little it reads."""
 
+import subprocess
+import sys
 import time
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from tests.policy.tiny import END, forward_logprobs, tiny_network
 pytestmark = pytest.mark.train
 
 SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
 NEVER: frozenset[int] = frozenset()
 
 
@@ -100,6 +104,21 @@ def test_the_oldest_kept_conversation_goes_first() -> None:
     engine.close()
 
 
+def test_what_a_row_at_work_holds_is_not_kept_twice() -> None:
+    model = Watched()
+    engine = Engine(model, NEVER, kept_tokens=130)
+    contexts = []
+    for salt in (1, 2):
+        (done,) = wait([engine.submit(request(prompt(50, salt)))])
+        contexts.append([*prompt(50, salt), *done.ids, 9])
+    model.delay = 0.01
+    second = engine.submit(request(contexts[1], max_new=400))
+    wait([engine.submit(request(prompt(50, 3)))])
+    assert wait([engine.submit(request(contexts[0], max_new=1))])[0].cached == 57
+    assert not second.done()
+    engine.close()
+
+
 def test_rows_join_and_leave_a_batch_that_is_at_work() -> None:
     model = Watched()
     engine = Engine(model, NEVER, max_batch=3)
@@ -121,11 +140,13 @@ def test_rows_join_and_leave_a_batch_that_is_at_work() -> None:
 
 def test_a_context_that_continues_a_row_at_work_copies_only_what_that_row_has_computed() -> None:
     ids, model = prompt(30, 1), Watched()
-    engine = Engine(model, NEVER, kept_tokens=0)
-    (whole,) = wait([engine.submit(request(ids, max_new=60, temperature=0.0))])
+    other = Engine(model.network, NEVER)
+    (whole,) = wait([other.submit(request(ids, max_new=60, temperature=0.0))])
     longer = request([*ids, *whole.ids[:50]], max_new=5, temperature=0.0)
-    (expected,) = wait([engine.submit(longer)])
+    (expected,) = wait([other.submit(longer)])
+    other.close()
     model.delay = 0.01
+    engine = Engine(model, NEVER)
     at_work = engine.submit(request(ids, max_new=60, temperature=0.0))
     time.sleep(0.2)
     (done,) = wait([engine.submit(longer)])
@@ -195,6 +216,15 @@ def test_closing_fails_what_is_not_finished() -> None:
     for future in futures:
         with pytest.raises(EndpointError, match="closed"):
             future.result(SECONDS)
+
+
+def test_an_interpreter_that_ends_in_the_middle_ends_cleanly() -> None:
+    code = (
+        "from tests.policy.test_engine import *\n"
+        "engine = Engine(tiny_network(), NEVER)\nengine.submit(request(prompt(50, 1), max_new=400))\ntime.sleep(0.2)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_cancelled_request_frees_its_row() -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -154,7 +155,7 @@ def test_a_damaged_directory_is_named(damage: str, base: Path, tmp_path: Path, c
 
 @pytest.mark.parametrize("changes", [{"num_hidden_layers": 1}, {"num_hidden_layers": 3}, {"intermediate_size": 32}])
 def test_a_checkpoint_of_another_model_is_refused(
-    changes: dict[str, int], base: Path, tmp_path: Path, cache: Path
+    changes: dict[str, Any], base: Path, tmp_path: Path, cache: Path
 ) -> None:
     path = save_tiny_checkpoint(tmp_path / "checkpoint", base)
     tiny_network(**changes).save_pretrained(base)

@@ -79,6 +79,7 @@ def test_one_update_favours_the_rewarded_action(
     assert report.sampler_gap is not None
     assert report.sampler_gap.largest < 1e-5
     assert set(report.sampler_gap.by_turn) == {0, 1}
+    assert UpdateReport.from_line(report.to_line()) == report
 
 
 def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(

@@ -5,6 +5,7 @@ codes: 0 done; 1 finished, but more failed than allowed; 2 usage or configuratio
 machine; 130 interrupted, after cleaning up.
 """
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -56,6 +57,8 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # Sandboxes and torch share the cores: threads that spin while they wait would starve both. Set before torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     try:
         code = _root.main(standalone_mode=False)

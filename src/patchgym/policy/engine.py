@@ -5,6 +5,7 @@ the same left to read (*prefill*). A row joins when there is room, is prefilled 
 the others until it ends; its keys and values are then kept for the next turn of its conversation.
 """
 
+import atexit
 import random
 import threading
 from collections import deque
@@ -111,6 +112,7 @@ class Engine:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="patchgym-engine", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # an interpreter that ends under a thread inside torch aborts
 
     def submit(self, request: Request) -> "Future[Completion]":
         """Queue a request. A future that is cancelled frees its row at the next step.
@@ -136,6 +138,7 @@ class Engine:
             self._changed.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        atexit.unregister(self.close)
 
     def _queue(self, job: "_Row | _Swap") -> None:
         with self._changed:
