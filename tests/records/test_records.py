@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from patchgym.errors import DataError
-from patchgym.records import Step, StepTokens, Task, TaskView, Trajectory
-from tests.records_for_tests import make_report, make_step, make_task, make_trajectory
+from patchgym.records import Step, StepTokens, Task, TaskView, Trajectory, Validation
+from tests.records_for_tests import THEN, make_report, make_step, make_task, make_trajectory
 
 
 def test_a_view_says_nothing_of_the_solution_or_the_hidden_tests() -> None:
@@ -65,8 +65,10 @@ def test_a_trajectory_reads_back_as_it_was_written(text: str, sampled: list[tupl
     assert Trajectory.from_line(line) == trajectory
 
 
-def test_the_content_hash_depends_on_every_field_and_on_nothing_else() -> None:
+def test_the_content_hash_depends_on_what_the_task_is_and_not_on_its_proof() -> None:
     task = make_task()
+    proof = Validation(runs=1, base_failed=1, gold_passed=1, test_seconds=0.1, grader_version="test", validated_at=THEN)
+    assert task.model_copy(update={"validation": proof}).content_hash() == task.content_hash()
     assert task.content_hash() == Task.from_line(task.to_line()).content_hash()
     for field, value in (("instruction", "other"), ("split", "heldout"), ("gold_patch", "x")):
         assert task.model_copy(update={field: value}).content_hash() != task.content_hash()

@@ -1,5 +1,6 @@
 """Whole updates on a tiny model: they move what they should, publish what they made, and say what happened."""
 
+import json
 import math
 import subprocess
 import sys
@@ -91,6 +92,9 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     info = read_checkpoint(place)
     assert (info.algorithm, info.step, info.version, info.base) == ("grpo", 1, first.version, str(model_dir))
     assert info.parent == first.parent
+    config = json.loads((place / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (config["inference_mode"], config["r"], config["lora_alpha"], config["lora_dropout"]) == (True, 4, 8, 0.0)
+    assert config["base_model_name_or_path"] == str(model_dir)
     resumed = load_adapted(str(place), gentle.model_copy(update={"lora_rank": 9}), cache)
     row = TokenRow((*PROMPT, *GOOD), (0,) * 4 + (1,) * 3, (0.0,) * 7, (0,) * 7, "t", "g")
     trainer_N = trained_logprobs(resumed, make_batch([row]))
@@ -121,6 +125,17 @@ def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache
     again = sft([demonstration()], start=str(after), out=tmp_path, settings=SL, cache=cache)
     assert again.loss_first is not None
     assert again.loss_first < report.loss_last
+
+
+def test_the_policy_gradients_losses_are_clipped_as_set() -> None:
+    row = TokenRow((1, 2, 3, 4), (0, 1, 1, 1), (0.0, -1.0, -1.0, -1.0), (-1, 0, 0, 0), "t", "g", advantage=2.0)
+    logprobs_N = torch.tensor([1.0, 1.5, 0.5]).log() - 1.0
+    objective = PolicyGradient(RL.model_copy(update={"clip_low": 0.2, "clip_high": 0.3}))
+    losses_N, figures = objective.token_losses(make_batch([row]), logprobs_N)
+    torch.testing.assert_close(losses_N, torch.tensor([-2.0, -2.6, -1.0]))
+    torch.testing.assert_close(figures["ratio"], torch.tensor([1.0, 1.5, 0.5]))
+    assert figures["clipped"].tolist() == [0.0, 1.0, 0.0]
+    assert objective.normaliser([row, row]) == 2 * RL.max_row_tokens
 
 
 def test_groups_without_variance_publish_nothing_and_say_so(

@@ -18,10 +18,12 @@ class Record(BaseModel):
 class VersionedRecord(Record):
     """A record that is stored on its own, one JSON document or one JSONL line each.
 
-    ``VERSION`` is the schema version written by this release; lines of any other version are refused.
+    ``VERSION`` is the schema version written by this release; lines of any other version are refused. ``UNHASHED``
+    names the fields that are no part of what the record is, and so of its content hash.
     """
 
     VERSION: ClassVar[int] = 1
+    UNHASHED: ClassVar[frozenset[str]] = frozenset()
 
     schema_version: int = 1
 
@@ -58,5 +60,6 @@ class VersionedRecord(Record):
 
     def content_hash(self) -> str:
         """SHA-256 (hex) over the record's canonical JSON: sorted keys, no spaces."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        data = self.model_dump(mode="json", exclude=set(self.UNHASHED))
+        canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()

@@ -5,7 +5,7 @@ that handing over a hidden test or the gold patch does not type-check.
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from patchgym.records.base import Record, VersionedRecord
 
@@ -113,6 +113,8 @@ class TaskView(Record):
 
 class Task(VersionedRecord):
     """One task, whole. ``workspace`` is the git tree id that the agent starts from; ``gold_patch`` a unified diff."""
+
+    UNHASHED: ClassVar[frozenset[str]] = frozenset({"validation"})  # when and how fast it was proved
 
     id: str
     source: Source
