@@ -108,10 +108,11 @@ class ClosedLoop:
         )
 
     def _round(self, index: int) -> Phase:
-        """The round's tasks: turn by turn through the training set."""
+        """The round's tasks: turn by turn through the training set, smallest solution first."""
         count = min(self._recipe.tasks_per_round, len(self._train))
         first = (index - 1) * count
-        tasks = [self._train[(first + offset) % len(self._train)] for offset in range(count)]
+        ordered = sorted(self._train, key=lambda task: (task.scope.files, task.scope.lines))
+        tasks = [ordered[(first + offset) % len(ordered)] for offset in range(count)]
         return Phase(f"round-{index}", tasks, self._recipe.samples)
 
     def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:

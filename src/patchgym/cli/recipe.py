@@ -20,7 +20,7 @@ class LoopRecipe(Settings):
     """Everything that ``patchgym loop`` does, in the order in which it does it.
 
     ``rounds`` rounds of reinforcement learning take ``tasks_per_round`` training tasks each (turn by turn through the
-    set) with ``samples`` samples of each.
+    set, smallest solution first) with ``samples`` samples of each.
     """
 
     seed: int = 0

@@ -83,8 +83,8 @@ async def draft_task(
 
 
 def _roomy(task: Task, objects: ObjectStore) -> Limits:
-    """The task's limits, with at least two turns more than its own solution takes with the agent's tools."""
-    needed = len(gold_script(task, objects)) + 2
+    """The task's limits, with at least one turn more than its own solution takes with the agent's tools."""
+    needed = len(gold_script(task, objects)) + 1
     return task.limits.model_copy(update={"turns": max(task.limits.turns, needed)})
 
 
