@@ -1,11 +1,13 @@
 """The trainer sees the sampler's probabilities: padding, batching and the partial head change nothing."""
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import GraniteConfig, GraniteForCausalLM
 
 from patchgym.errors import ConfigError
 from patchgym.train import SftSettings, TokenRow
@@ -143,6 +145,24 @@ def test_only_the_last_layers_are_adapted_when_asked(model_dir: Path, cache: Pat
     assert adapted(1) == {"1"}
     with pytest.raises(ConfigError, match="lora_layers is 3"):
         adapted(3)
+
+
+def test_a_model_that_scales_its_logits_is_refused(model_dir: Path, cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "scaled"
+    shutil.copytree(model_dir, folder)
+    config = GraniteConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        logits_scaling=4.0,
+        initializer_range=0.2,
+    )
+    GraniteForCausalLM(config).save_pretrained(folder)
+    with pytest.raises(ConfigError, match="more than its head"):
+        load_adapted(str(folder), SftSettings(), cache)
 
 
 def test_a_new_adapter_changes_nothing(model_dir: Path, cache: Path) -> None:

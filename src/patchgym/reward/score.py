@@ -5,13 +5,12 @@ fail-to-pass tests is worth ``min(cap, 2 * half * s)``: 0.3 at half and at most 
 Everything else is worth 0.
 
 The second layer takes off a little for wasted turns, unreadable or useless actions and needlessly large patches. All
-that it can take off is less than half the smallest distance between two levels of the first layer, so that it orders
+that it can take off is less than half the distance to the next lower level of the first layer, so that it orders
 attempts of equal outcome and never others. It leaves a first layer of 0 alone: a group in which everybody failed gets
 no advantage from style.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from pydantic import Field
 
@@ -65,7 +64,7 @@ def score(
     )
     if first is None:
         return Reward(value=None, gate=gate, terms={"outcome": outcome})
-    scale = _efficiency_scale(fixed.total, settings) if first > 0 else 0.0
+    scale = _efficiency_scale(first, fixed.total, settings) if first > 0 else 0.0
     terms = {"outcome": outcome, **_efficiency_terms(steps, patch, gold, limits, settings, scale)}
     return Reward(
         value=first + sum(term.value for name, term in terms.items() if name != "outcome"), gate=gate, terms=terms
@@ -76,11 +75,11 @@ def _partial(share: float, settings: RewardSettings) -> float:
     return min(settings.cap, 2 * settings.half * share)
 
 
-def _efficiency_scale(total: int, settings: RewardSettings) -> float:
-    """The most that the second layer may take off with ``total`` fail-to-pass tests: under half of the smallest
-    distance between two different levels of the first layer."""
+def _efficiency_scale(first: float, total: int, settings: RewardSettings) -> float:
+    """The most that the second layer may take off an outcome worth ``first`` (above 0), with ``total`` fail-to-pass
+    tests: under half of the distance to the next lower level of the first layer."""
     levels = sorted({0.0, 1.0, *(_partial(count / total, settings) for count in range(total))}) if total else [0.0, 1.0]
-    gap = min(upper - lower for lower, upper in pairwise(levels))
+    gap = first - max(level for level in levels if level < first)
     return min(settings.efficiency, 0.49 * gap)
 
 
