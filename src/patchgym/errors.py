@@ -12,6 +12,7 @@
     │   ├── OfflineError          3   a download is needed and neither network nor cache has it
     │   └── StorageError          3   the disk is full or not writable
     ├── EnvironmentBuildError     1   an environment could not be locked or installed
+    ├── DivergenceError           1   a loss or a gradient is not finite: nothing was published
     └── InfrastructureError       1   a fault that the policy cannot cause: never a reward, never a failure of the agent
         ├── SandboxError              the sandbox could not be made or was lost
         └── EndpointError             a model endpoint refused, stalled or answered garbage
@@ -83,6 +84,10 @@ class StorageError(PrerequisiteError):
 
 class EnvironmentBuildError(PatchgymError):
     """A locked environment could not be resolved or installed."""
+
+
+class DivergenceError(PatchgymError):
+    """A loss or a gradient is not finite. No weights were published; the last good version stays."""
 
 
 class InfrastructureError(PatchgymError):

@@ -14,7 +14,7 @@ from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
 from patchgym.sandbox.bwrap import find_bwrap
-from patchgym.train import DivergenceError, GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train import GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
 from patchgym.train.model import load_adapted, make_batch, trained_logprobs
 from patchgym.train.objectives import PolicyGradient
 from patchgym.train.trainer import schedule, train
@@ -343,7 +343,7 @@ def test_without_torch_it_says_what_to_install() -> None:
         "import sys",
         "sys.modules['torch'] = None",
         "from pathlib import Path",
-        "from patchgym.errors import PrerequisiteError",
+        "from patchgym.errors import DivergenceError, PrerequisiteError",
         "from patchgym.train import GrpoSettings, SftSettings, grpo, sft",
         "for update, settings in ((sft, SftSettings()), (grpo, GrpoSettings())):",
         "    try: update([], start='m', out=Path('out'), settings=settings)",

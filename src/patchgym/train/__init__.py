@@ -10,7 +10,6 @@
 """
 
 from patchgym.train.report import (
-    DivergenceError,
     GrpoSettings,
     OnStep,
     SamplerGap,
@@ -23,7 +22,6 @@ from patchgym.train.rows import Reason, RowSet, TokenRow, demonstration_rows, im
 from patchgym.train.update import grpo, sft
 
 __all__ = [
-    "DivergenceError",
     "GrpoSettings",
     "OnStep",
     "Reason",

@@ -6,15 +6,10 @@ from typing import Literal
 from pydantic import Field
 
 from patchgym.config import Settings
-from patchgym.errors import PatchgymError
 from patchgym.records import Record, VersionedRecord
 
 OnStep = Callable[[int, int, dict[str, float]], None]
 """Progress: called after every micro-batch with the tokens done, the tokens in all, and figures of the last step."""
-
-
-class DivergenceError(PatchgymError):
-    """A loss or a gradient is not finite. No weights were published; the last good version stays."""
 
 
 class TrainSettings(Settings):

@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from patchgym.errors import DivergenceError
 from patchgym.train.checkpoint import publish_checkpoint
 from patchgym.train.model import AdaptedModel, Prefix, families, make_batch, micro_batches, trained_logprobs
 from patchgym.train.objectives import Objective
-from patchgym.train.report import DivergenceError, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
+from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import Reason, RowSet, TokenRow
 
 
