@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from patchgym.errors import DivergenceError
 from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
@@ -343,7 +344,7 @@ def test_without_torch_it_says_what_to_install() -> None:
         "import sys",
         "sys.modules['torch'] = None",
         "from pathlib import Path",
-        "from patchgym.errors import DivergenceError, PrerequisiteError",
+        "from patchgym.errors import PrerequisiteError",
         "from patchgym.train import GrpoSettings, SftSettings, grpo, sft",
         "for update, settings in ((sft, SftSettings()), (grpo, GrpoSettings())):",
         "    try: update([], start='m', out=Path('out'), settings=settings)",
