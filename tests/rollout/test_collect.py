@@ -157,6 +157,14 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
+def left_after_a_while(folder: Path) -> list[str]:
+    """Processes that name ``folder`` and are still there after ten seconds."""
+    deadline = time.monotonic() + 10
+    while processes_with(str(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return processes_with(str(folder))
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_goes_on_to_the_same_set_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     need_namespaces()
@@ -169,10 +177,8 @@ def test_a_killed_run_goes_on_to_the_same_set_and_leaves_nothing(tmp_path: Path,
     process.communicate(timeout=30)
     first = lines.read_bytes()
     assert 1 <= first.count(b"\n") < 5
-    deadline = time.monotonic() + 10
-    while processes_with(str(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_with(str(tmp_path)) == []
+    if number == signal.SIGINT:  # a kill in the instant in which a command starts can leave that one to the next start
+        assert left_after_a_while(tmp_path) == []
 
     again = worker(tmp_path)
     assert again.communicate(timeout=120)[1] == b""
@@ -181,3 +187,4 @@ def test_a_killed_run_goes_on_to_the_same_set_and_leaves_nothing(tmp_path: Path,
     assert count_run(run.trajectories).resolved == 5
     assert lines.read_bytes().startswith(first[: first.rfind(b"\n") + 1])
     assert not list((tmp_path / "run" / "journal").glob("*.jsonl"))
+    assert left_after_a_while(tmp_path) == []
