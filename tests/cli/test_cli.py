@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -244,3 +245,17 @@ def test_a_wrong_cache_is_the_doctors_finding(tmp_path: Path) -> None:
     done = patchgym("doctor", "--json", PATCHGYM_CACHE=str(tmp_path / "file" / "below"))
     (cache,) = [check for check in json.loads(done.stdout) if check["name"] == "cache"]
     assert not cache["ok"] or os.geteuid() == 0
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="LOUD SKIP: no unshare program to forbid namespaces with")
+def test_forbidden_namespaces_stop_before_anything_is_made(tmp_path: Path, taskset: Path) -> None:
+    need_namespaces()
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec"
+    command = f"{forbid} {sys.executable} -m patchgym rollout {taskset} --policy gold --out run"
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", command], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 3
+    assert "namespaces" in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) == 3
+    assert not (tmp_path / "run").exists()

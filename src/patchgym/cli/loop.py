@@ -20,6 +20,7 @@ from patchgym.content import cache_root
 from patchgym.errors import ConfigError, DataError
 from patchgym.grading import GRADER_VERSION
 from patchgym.rollout import LocalSource, PolicyOptions
+from patchgym.sandbox import check_namespace
 from patchgym.tasks import TaskSet, TaskSetRecipe
 
 _BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "<0.3"), (0.3, 0.9, "<0.9"), (0.9, 1.01, "1"))
@@ -43,6 +44,7 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
         raise ConfigError(f"The loop trains its policy, and cannot train {settings.policy!r}", mend="Use local:PATH.")
     where = out or Path("runs") / Path(recipe).stem
     given = TaskSet.load(taskset) if taskset is not None else None
+    check_namespace()
     say(f"Load {model} (the first time it is fetched and dequantised, which takes a minute)")
     source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
     try:

@@ -12,6 +12,7 @@ from patchgym.cli.workshop import chosen_tasks, collect, make_manifest, opened_r
 from patchgym.records import Task
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, RunCounts, count_run, open_policy
+from patchgym.sandbox import check_namespace
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
@@ -75,6 +76,7 @@ def rollout(
         "native_tools": options.native_tools,
         "rollout": settings.model_dump(mode="json"),
     }
+    check_namespace()
     source = open_policy(policy, options)
     try:
         asyncio.run(source.check())
