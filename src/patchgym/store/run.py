@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -62,7 +63,8 @@ class RunDirectory:
             if foreign and "run.json" not in foreign:
                 raise UsageError(f"{path} holds other files and no run", mend="Choose an empty folder for --out.")
             lock = _locked(path)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, lock)
                 kept = _read_manifest(path) if (path / "run.json").is_file() else None
                 if kept is None:
                     _write_whole(path / "run.json", manifest.model_dump_json(indent=1))
@@ -71,9 +73,7 @@ class RunDirectory:
                 run = cls(path, kept or manifest, lock)
                 run._repair()
                 run._load()
-            except BaseException:
-                os.close(lock)
-                raise
+                undo.pop_all()
         return run
 
     @classmethod
