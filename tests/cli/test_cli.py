@@ -36,7 +36,7 @@ def taskset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A task set of one task, whose environment is the pinned pytest."""
     folder = tmp_path_factory.mktemp("tasksets")
     objects = ObjectStore(folder / "objects")
-    lock = (resources.files("patchgym.tasks") / "locks" / "pytest.txt").read_text(encoding="utf-8")
+    lock = (resources.files("patchgym.tasks.sources") / "locks" / "pytest.txt").read_text(encoding="utf-8")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     task = calc_task(objects).model_copy(
         update={"environment": Environment(python=python, lock=lock), "split": "heldout"}

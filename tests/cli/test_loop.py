@@ -44,7 +44,7 @@ def test_the_loop_closes_and_a_second_run_finds_everything_done(tmp_path: Path) 
     need_namespaces()
     pytest.importorskip("torch", reason="LOUD SKIP: the loop needs the train extra")
     objects = ObjectStore(tmp_path / "objects")
-    lock = (resources.files("patchgym.tasks") / "locks" / "pytest.txt").read_text(encoding="utf-8")
+    lock = (resources.files("patchgym.tasks.sources") / "locks" / "pytest.txt").read_text(encoding="utf-8")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     task = calc_task(objects).model_copy(update={"environment": Environment(python=python, lock=lock)})
     other = task.model_copy(update={"id": "calc-2", "split": "heldout"})

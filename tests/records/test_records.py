@@ -67,7 +67,9 @@ def test_a_trajectory_reads_back_as_it_was_written(text: str, sampled: list[tupl
 
 def test_the_content_hash_depends_on_what_the_task_is_and_not_on_its_proof() -> None:
     task = make_task()
-    proof = Validation(runs=1, base_failed=1, gold_passed=1, test_seconds=0.1, grader_version="test", validated_at=THEN)
+    proof = Validation(
+        runs=1, base_failed=1, noop_failed=1, gold_passed=1, test_seconds=0.1, grader_version="test", validated_at=THEN
+    )
     assert task.model_copy(update={"validation": proof}).content_hash() == task.content_hash()
     assert task.content_hash() == Task.from_line(task.to_line()).content_hash()
     for field, value in (("instruction", "other"), ("split", "heldout"), ("gold_patch", "x")):

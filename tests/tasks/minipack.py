@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 from patchgym.content import Pin
-from patchgym.tasks.packages import Catalog, Package
+from patchgym.tasks.sources.packages import Catalog, Package
 
 SOURCE = '''\
 """Numbers on a scale."""

@@ -13,8 +13,8 @@ from patchgym.records import Task, TaskSetManifest
 from patchgym.sandbox import NamespaceSandboxes
 from patchgym.tasks import TaskSet, TaskSetRecipe
 from patchgym.tasks.build import Progress, build_task_set
-from patchgym.tasks.candidates import changed_functions
-from patchgym.tasks.hiding import function_of
+from patchgym.tasks.proof.hiding import function_of
+from patchgym.tasks.sources.candidates import changed_functions
 from tests.tasks.minipack import FIXED, SOURCE, mini_catalog
 from tests.workshop import here, need_namespaces
 

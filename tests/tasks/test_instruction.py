@@ -1,6 +1,6 @@
 """Instructions tell the symptom and refuse to tell the fix."""
 
-from patchgym.tasks.instruction import failure_message, frames_of, leaks, write_instruction
+from patchgym.tasks.proof.instruction import failure_message, frames_of, leaks, write_instruction
 
 TRACEBACK = """\
 tests/test_a.py:12: in test_low

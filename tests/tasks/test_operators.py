@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from patchgym.content import Entry, ObjectStore, apply_patch, diff_trees, patch_scope
 from patchgym.errors import DataError
-from patchgym.tasks.candidates import changed_functions
-from patchgym.tasks.mutation import Mutation, mutations
-from patchgym.tasks.operators import OPERATORS
+from patchgym.tasks.bugs.mutation import Mutation, mutations
+from patchgym.tasks.bugs.operators import OPERATORS
+from patchgym.tasks.sources.candidates import changed_functions
 
 EXAMPLES = [
     ("arithmetic", "return a + b", "return a - b"),

@@ -12,8 +12,8 @@ import pytest
 
 from patchgym.content import ObjectStore, Pin, fetch
 from patchgym.errors import DataError, OfflineError, UsageError
-from patchgym.tasks.packages import Catalog, known_packages, with_tests_of
-from patchgym.tasks.sdists import read_sdist
+from patchgym.tasks.sources.packages import Catalog, known_packages, with_tests_of
+from patchgym.tasks.sources.sdists import read_sdist
 from tests.tasks.minipack import mini_catalog, write_sdist
 
 
@@ -48,25 +48,25 @@ def test_every_pinned_package_is_well_formed() -> None:
     for name, package in packages.items():
         assert package.license, name
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in package.releases.values())
-        lock = resources.files("patchgym.tasks").joinpath(f"locks/{package.lock}.txt").read_text()
+        lock = resources.files("patchgym.tasks.sources").joinpath(f"locks/{package.lock}.txt").read_text()
         assert "pytest==" in lock
         assert not re.search(rf"^{name}==", lock, re.MULTILINE)
         assert not package.is_source(f"{package.tests[0]}x.py") or package.tests[0].endswith(".py")
 
 
 def test_a_release_is_its_files_without_build_metadata(tmp_path: Path, objects: ObjectStore) -> None:
-    release = mini_catalog(tmp_path).load("mini==1.0", objects)
-    assert set(objects.entries(release.tree)) == {"mini/__init__.py", "mini/scale.py", "tests/test_scale.py"}
-    assert release.environment.distribution is not None
-    assert (release.environment.distribution.name, release.environment.distribution.version) == ("mini", "1.0")
-    assert release.package.is_source("mini/scale.py")
-    assert not release.package.is_source("tests/test_scale.py")
+    revision = mini_catalog(tmp_path).load("mini==1.0", objects)
+    assert set(objects.entries(revision.tree)) == {"mini/__init__.py", "mini/scale.py", "tests/test_scale.py"}
+    assert revision.environment.distribution is not None
+    assert (revision.environment.distribution.name, revision.environment.distribution.version) == ("mini", "1.0")
+    assert revision.project.is_source("mini/scale.py")
+    assert not revision.project.is_source("tests/test_scale.py")
 
 
 def test_the_tests_of_another_release_replace_the_old_ones(tmp_path: Path, objects: ObjectStore) -> None:
     catalog = mini_catalog(tmp_path)
     old, new = catalog.load("mini==1.0", objects), catalog.load("mini==1.1", objects)
-    mixed = objects.entries(with_tests_of(objects, old.tree, new.tree, old.package))
+    mixed = objects.entries(with_tests_of(objects, old.tree, new.tree, old.project))
     assert mixed["mini/scale.py"] == objects.entries(old.tree)["mini/scale.py"]
     assert mixed["tests/test_scale.py"] == objects.entries(new.tree)["tests/test_scale.py"]
 
@@ -146,5 +146,5 @@ def test_a_cached_sdist_serves_without_network(offline: None, tmp_path: Path, ob
     folder.mkdir(parents=True)
     (folder / "parse-1.22.4.tar.gz").write_bytes(data)
     known = known_packages()["parse"].model_copy(update={"releases": {"1.22.4": pin.sha256}})
-    release = Catalog({"parse": known}, fetch).load("parse==1.22.4", objects)
-    assert set(objects.entries(release.tree)) == {"parse/__init__.py"}
+    revision = Catalog({"parse": known}, fetch).load("parse==1.22.4", objects)
+    assert set(objects.entries(revision.tree)) == {"parse/__init__.py"}

@@ -7,8 +7,8 @@ import pytest
 
 from patchgym.errors import SandboxError
 from patchgym.records import Outcome, Tally, Task, TestReport, Verdict
-from patchgym.tasks.bench import Dropped, together
-from patchgym.tasks.prove import prove
+from patchgym.tasks.proof.bench import Dropped, together
+from patchgym.tasks.proof.prove import prove
 from tests.records_for_tests import make_task
 
 GOLD = "gold"

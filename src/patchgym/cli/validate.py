@@ -38,8 +38,8 @@ def command(taskset: Path, runs: int, as_json: bool) -> None:
 
 def _validate(tasks: TaskSet, runs: int) -> dict[str, str]:
     """Why each task that does not prove does not."""
-    from patchgym.tasks.bench import Bench, Dropped
-    from patchgym.tasks.prove import prove
+    from patchgym.tasks.proof.bench import Bench, Dropped
+    from patchgym.tasks.proof.prove import prove
 
     with tempfile.TemporaryDirectory(prefix="patchgym-validate-") as scratch:
         objects = ObjectStore(Path(scratch))

@@ -6,9 +6,12 @@ from patchgym.records.report import Outcome, Tally, TestReport, Verdict
 from patchgym.records.reward import Reward, Term
 from patchgym.records.run import RunManifest, TaskSetManifest
 from patchgym.records.task import (
+    Difficulty,
     Distribution,
     Environment,
+    Foreign,
     Limits,
+    MutantScore,
     Scope,
     Source,
     Task,
@@ -30,11 +33,14 @@ from patchgym.records.trajectory import (
 
 __all__ = [
     "Action",
+    "Difficulty",
     "Distribution",
     "Environment",
     "Fault",
+    "Foreign",
     "Limits",
     "Message",
+    "MutantScore",
     "Observation",
     "Outcome",
     "PolicyRef",

@@ -7,11 +7,18 @@ that handing over a hidden test or the gold patch does not type-check.
 from datetime import datetime
 from typing import ClassVar, Literal
 
+from pydantic import JsonValue
+
 from patchgym.records.base import Record, VersionedRecord
+from patchgym.records.report import Outcome
 
 
 class Source(Record):
-    """Where a task comes from. ``change`` says what was done to make it (privileged: it gives the answer away)."""
+    """Where a task comes from.
+
+    ``statement`` says what the instruction was made from. ``change`` says what was done to make the task (privileged:
+    it gives the answer away). ``license`` is an SPDX expression.
+    """
 
     kind: Literal["git", "release_pair", "synthetic", "benchmark", "log"]
     repo: str
@@ -20,6 +27,7 @@ class Source(Record):
     fix_commit: str | None = None
     license: str | None = None
     created_at: datetime | None = None
+    statement: Literal["failing_tests", "issue", "changelog", "commit", "model", "template", "session"] | None = None
     change: str | None = None
 
 
@@ -32,13 +40,19 @@ class Distribution(Record):
 
 
 class Environment(Record):
-    """A locked Python environment: ``lock`` is a requirements text with hashes; ``pythonpath`` are the workspace
-    folders that imports start from."""
+    """What a task's commands run in: a locked Python environment, or a container.
 
-    python: str
-    lock: str
+    ``lock`` is a requirements text with hashes for ``python`` (``major.minor``); ``pythonpath`` are the workspace
+    folders that imports start from. With ``image`` (a reference) or ``dockerfile`` (its text) the container decides, and
+    ``python`` and ``lock`` may be empty.
+    """
+
+    python: str = ""
+    lock: str = ""
     distribution: Distribution | None = None
     pythonpath: tuple[str, ...] = ("",)
+    image: str | None = None
+    dockerfile: str | None = None
 
 
 class Tests(Record):
@@ -79,20 +93,57 @@ class Limits(Record):
     output_bytes: int = 4000
 
 
+class MutantScore(Record):
+    """How well a task's tests hold its solution: bugs planted in what the gold patch touched, and how many of them the
+    tests notice. Where ``survived`` is large, a wrong patch can pass."""
+
+    killed: int
+    survived: int
+
+    @property
+    def share_killed(self) -> float | None:
+        """Between 0 and 1; None where no bug could be planted."""
+        total = self.killed + self.survived
+        return self.killed / total if total else None
+
+
 class Validation(Record):
-    """The proof: how many fresh runs of the base failed its fail-to-pass tests, and of the gold passed everything."""
+    """The proof: how many of ``runs`` fresh runs each of the workspace as it is (``base_failed``) and of a submission
+    that does nothing (``noop_failed``) failed their fail-to-pass tests, and of the gold patch passed everything.
+
+    ``flaky`` is the ledger of tests that were thrown out because their outcomes did not agree, with those outcomes.
+    ``mutants`` is the weak-test score, where it was measured.
+    """
 
     runs: int
     base_failed: int
+    noop_failed: int
     gold_passed: int
     test_seconds: float
     grader_version: str
     validated_at: datetime
+    flaky: dict[str, tuple[Outcome, ...]] = {}
+    mutants: MutantScore | None = None
 
     @property
     def proved(self) -> bool:
         """Whether every run agreed."""
-        return self.runs > 0 and self.base_failed == self.runs and self.gold_passed == self.runs
+        return self.runs > 0 and self.base_failed == self.noop_failed == self.gold_passed == self.runs
+
+
+class Difficulty(Record):
+    """How hard a task looks before anybody tried it: 0 (easiest) to 1, with what the estimate rests on."""
+
+    score: float
+    why: tuple[str, ...]
+
+
+class Foreign(Record):
+    """What a benchmark's row holds beyond a task's own fields, by the name of its ``format``: kept so that the row can
+    be written again as it was (privileged: it may hold the solution)."""
+
+    format: str
+    fields: dict[str, JsonValue]
 
 
 class TaskView(Record):
@@ -112,7 +163,8 @@ class TaskView(Record):
 
 
 class Task(VersionedRecord):
-    """One task, whole. ``workspace`` is the git tree id that the agent starts from; ``gold_patch`` a unified diff."""
+    """One task, whole. ``workspace`` is the git tree id that the agent starts from; ``gold_patch`` a unified diff;
+    ``functions`` are those that it touches, as ``path:qualified name``."""
 
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"validation"})  # when and how fast it was proved
 
@@ -124,11 +176,14 @@ class Task(VersionedRecord):
     tests: Tests
     gold_patch: str
     key_files: tuple[str, ...]
+    functions: tuple[str, ...] = ()
     scope: Scope
+    difficulty: Difficulty | None = None
     limits: Limits = Limits()
     network: Literal["none"] = "none"
     split: Literal["train", "heldout"]
     validation: Validation | None = None
+    foreign: Foreign | None = None
 
     def view(self) -> TaskView:
         """The part that an agent may see."""

@@ -15,13 +15,14 @@ from patchgym.errors import ConfigError, DataError, SandboxError, UsageError
 from patchgym.records import Environment, Task, TaskSetManifest
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
-from patchgym.tasks.bench import Bench, Dropped, Healthy, run_healthy, together
-from patchgym.tasks.candidates import Candidate, pair_candidate, plan_mutations, planted_candidate
-from patchgym.tasks.draft import Rules, draft_task
-from patchgym.tasks.operators import OPERATORS
-from patchgym.tasks.packages import Catalog, Release
-from patchgym.tasks.prove import prove
+from patchgym.tasks.bugs.operators import OPERATORS
+from patchgym.tasks.proof.bench import Bench, Dropped, Healthy, run_healthy, together
+from patchgym.tasks.proof.draft import Rules, draft_task
+from patchgym.tasks.proof.prove import prove
 from patchgym.tasks.recipe import TaskSetRecipe
+from patchgym.tasks.sources.candidates import Candidate, pair_candidate, plan_mutations, planted_candidate
+from patchgym.tasks.sources.packages import Catalog
+from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.taskset import write_task_set
 
 Progress = Callable[[str, int, int], None]
@@ -92,7 +93,7 @@ def _check(recipe: TaskSetRecipe) -> None:
 
 async def _load_all(
     recipe: TaskSetRecipe, objects: ObjectStore, catalog: Catalog, on_progress: Progress
-) -> dict[str, Release]:
+) -> dict[str, Revision]:
     ends = [end for pair in recipe.pairs for end in _ends(pair)]
     wanted = list(dict.fromkeys([*recipe.train, *recipe.heldout, *ends]))
     arrived = 0
@@ -119,7 +120,7 @@ class _Build:
     """One build under way: its funnel and its progress."""
 
     def __init__(
-        self, recipe: TaskSetRecipe, releases: dict[str, Release], bench: Bench, on_progress: Progress
+        self, recipe: TaskSetRecipe, releases: dict[str, Revision], bench: Bench, on_progress: Progress
     ) -> None:
         self.funnel: Counter[str] = Counter(candidates=0, written=0)
         self._recipe, self._releases, self._bench, self._on_progress = recipe, releases, bench, on_progress
@@ -150,32 +151,32 @@ class _Build:
         return tasks
 
     async def _from_pair(self, pair: Candidate) -> list[Task]:
-        healthy = await self._healthy(pair.release, pair.healthy)
+        healthy = await self._healthy(pair.revision, pair.healthy)
         task = await self._try(pair, healthy, "train")
         if task is None:
             return []
         self._accept()
         return [task]
 
-    async def _from_release(self, release: Release, side: Side, wanted: int) -> list[Task]:
+    async def _from_release(self, revision: Revision, side: Side, wanted: int) -> list[Task]:
         """Up to ``wanted`` tasks, at most one a function. Candidates run in waves whose size depends on results alone,
         so that the outcome does not depend on how fast they run."""
-        healthy = await self._healthy(release, release.tree)
+        healthy = await self._healthy(revision, revision.tree)
         planned = await asyncio.to_thread(
             plan_mutations,
-            release,
+            revision,
             self._bench.objects,
             operators=self._recipe.operators,
             max_function_lines=self._recipe.max_function_lines,
             seed=self._recipe.seed,
         )
-        waiting = [(name, mutation) for name, mutation in planned if self._belongs(release, name, side)]
+        waiting = [(name, mutation) for name, mutation in planned if self._belongs(revision, name, side)]
         found: dict[frozenset[str], Task] = {}
         left = wanted * self._recipe.tries_per_task
         while len(found) < wanted and left > 0:
             waiting = [(name, mutation) for name, mutation in waiting if frozenset({name}) not in found]
             count = min(left, max(2, wanted - len(found)))
-            wave = [planted_candidate(release, self._bench.objects, *each) for each in waiting[:count]]
+            wave = [planted_candidate(revision, self._bench.objects, *each) for each in waiting[:count]]
             del waiting[:count]
             if not wave:
                 break
@@ -189,8 +190,8 @@ class _Build:
                     self.funnel["spare"] += 1
         return list(found.values())
 
-    async def _healthy(self, release: Release, tree: str) -> Healthy:
-        return await run_healthy(self._bench, tree, release.environment, release.package, self._recipe.proof_runs)
+    async def _healthy(self, revision: Revision, tree: str) -> Healthy:
+        return await run_healthy(self._bench, tree, revision.environment, revision.project, self._recipe.proof_runs)
 
     async def _try(self, candidate: Candidate, healthy: Healthy, side: Side) -> Task | None:
         self.funnel["candidates"] += 1
@@ -209,13 +210,13 @@ class _Build:
         self._ready += 1
         self._on_progress("tasks", self._ready, self._wanted)
 
-    def _belongs(self, release: Release, function: str, side: Side) -> bool:
+    def _belongs(self, revision: Revision, function: str, side: Side) -> bool:
         """Whether a function may be broken for ``side``: no function is on both, whatever the release."""
-        if release.name not in self._shared:
+        if revision.name not in self._shared:
             mine = True
         else:
-            digest = hashlib.sha256(f"{self._recipe.seed}/{release.name}/{function}".encode()).digest()
+            digest = hashlib.sha256(f"{self._recipe.seed}/{revision.name}/{function}".encode()).digest()
             held_out = int.from_bytes(digest[:4]) / 2**32 < self._recipe.heldout_functions
             mine = held_out == (side == "heldout")
-        fixed = {name for pair in self._pairs if pair.release.name == release.name for name in pair.functions}
+        fixed = {name for pair in self._pairs if pair.revision.name == revision.name for name in pair.functions}
         return mine and (side == "train" or function not in fixed)

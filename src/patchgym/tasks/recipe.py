@@ -17,8 +17,8 @@ class TaskSetRecipe(Settings):
     ``train`` and ``heldout`` name pinned releases (``name==version``) in which bugs are planted; a package may be on
     both sides with different releases, and then ``heldout_functions`` is the share of its functions that only held-out
     tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made; they are training tasks. ``operators``
-    (none: all) are those of ``patchgym.tasks.operators``. ``tries_per_task`` bounds the candidates that are run for
-    each task wanted; ``test_seconds`` bounds every run of the tests. ``concurrency`` 0 means one sandbox a core.
+    (none: all) are those of ``patchgym.tasks.bugs.operators``. ``tries_per_task`` bounds the candidates that are run
+    for each task wanted; ``test_seconds`` bounds every run of the tests. ``concurrency`` 0 means one sandbox a core.
     """
 
     name: str = "default"

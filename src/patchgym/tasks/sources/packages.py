@@ -4,51 +4,24 @@ import difflib
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from patchgym.config import Settings, validated
+from patchgym.config import validated
 from patchgym.content import Entry, ObjectStore, Pin, fetch
 from patchgym.errors import UsageError
 from patchgym.records import Distribution, Environment
-from patchgym.tasks.sdists import read_sdist
+from patchgym.tasks.sources.project import Project, Revision
+from patchgym.tasks.sources.sdists import read_sdist
 
 
-class Package(Settings):
-    """What has to be known of a package to make tasks of it; ``packages.toml`` explains the keys."""
+class Package(Project):
+    """A project on PyPI with pinned releases: ``releases`` maps versions to the SHA-256 of their sdists, ``lock`` names
+    what the tests need (a file in ``locks/``)."""
 
-    license: str
-    sources: tuple[str, ...]
-    tests: tuple[str, ...]
-    pythonpath: tuple[str, ...] = ("",)
     lock: str
     releases: dict[str, str]
-
-    def is_source(self, path: str) -> bool:
-        """Whether ``path`` is Python code in which a bug may be planted."""
-        return path.endswith(".py") and path.startswith(self.sources) and not self.is_test(path)
-
-    def is_test(self, path: str) -> bool:
-        """Whether ``path`` belongs to the test suite."""
-        return path.startswith(self.tests)
-
-
-@dataclass(frozen=True)
-class Release:
-    """One release of a package, its files in an object store under ``tree``."""
-
-    name: str
-    version: str
-    package: Package
-    tree: str
-    environment: Environment
-
-    @property
-    def label(self) -> str:
-        """``name-version``."""
-        return f"{self.name}-{self.version}"
 
 
 @lru_cache(maxsize=1)
@@ -97,7 +70,7 @@ class Catalog:
         """
         return self._fetch(self.pin(requirement))
 
-    def load(self, requirement: str, objects: ObjectStore) -> Release:
+    def load(self, requirement: str, objects: ObjectStore) -> Revision:
         """Fetch a release and store its files. Its environment is locked for the running interpreter's version, which
         every lock in ``locks/`` fits.
 
@@ -115,15 +88,15 @@ class Catalog:
             distribution=Distribution(name=pin.name, version=pin.version, entry_points=entry_points),
             pythonpath=package.pythonpath,
         )
-        return Release(name=pin.name, version=pin.version, package=package, tree=tree, environment=environment)
+        return Revision(name=pin.name, version=pin.version, project=package, tree=tree, environment=environment)
 
 
-def with_tests_of(objects: ObjectStore, tree: str, tests: str, package: Package) -> str:
+def with_tests_of(objects: ObjectStore, tree: str, tests: str, project: Project) -> str:
     """``tree`` with its test suite replaced by that of the tree ``tests``."""
-    changes: dict[str, Entry | None] = {path: None for path in objects.entries(tree) if package.is_test(path)}
-    changes.update({path: entry for path, entry in objects.entries(tests).items() if package.is_test(path)})
+    changes: dict[str, Entry | None] = {path: None for path in objects.entries(tree) if project.is_test(path)}
+    changes.update({path: entry for path, entry in objects.entries(tests).items() if project.is_test(path)})
     return objects.update_tree(tree, changes)
 
 
 def _data_file(name: str) -> str:
-    return resources.files("patchgym.tasks").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("patchgym.tasks.sources").joinpath(name).read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from patchgym.tasks.hiding import function_of
+from patchgym.tasks.proof.hiding import function_of
 
 _TEST_CHARS = 320
 _MESSAGE_CHARS = 110

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from patchgym.content import Entry, ObjectStore, diff_trees
 from patchgym.errors import DataError
 from patchgym.records import Source
-from patchgym.tasks.mutation import Mutation, mutations
-from patchgym.tasks.packages import Release, with_tests_of
+from patchgym.tasks.bugs.mutation import Mutation, mutations
+from patchgym.tasks.sources.packages import with_tests_of
+from patchgym.tasks.sources.project import Revision
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Candidate:
     the first into the second; ``functions`` are ``path:qualified name`` of what it changes."""
 
     id: str
-    release: Release
+    revision: Revision
     source: Source
     broken: str
     healthy: str
@@ -29,15 +30,15 @@ class Candidate:
 
 
 def plan_mutations(
-    release: Release, objects: ObjectStore, *, operators: Collection[str], max_function_lines: int, seed: int
+    revision: Revision, objects: ObjectStore, *, operators: Collection[str], max_function_lines: int, seed: int
 ) -> list[tuple[str, Mutation]]:
     """The bugs that can be planted in a release, each with its function (``path:qualified name``), in an order that
     ``seed`` decides: one function after another, and in each the operator that was used least so far, so that the first
     few differ as much as they can. Writes nothing."""
-    draw = random.Random(f"{seed}/{release.label}")
+    draw = random.Random(f"{seed}/{revision.label}")
     by_function: dict[str, list[Mutation]] = {}
-    for path, entry in sorted(objects.entries(release.tree).items()):
-        if release.package.is_source(path):
+    for path, entry in sorted(objects.entries(revision.tree).items()):
+        if revision.project.is_source(path):
             try:
                 planned_here = mutations(text_of(objects, entry), operators, max_function_lines=max_function_lines)
             except DataError:  # a template, or code for another Python
@@ -60,31 +61,31 @@ def plan_mutations(
     return planned
 
 
-def planted_candidate(release: Release, objects: ObjectStore, function: str, found: Mutation) -> Candidate:
+def planted_candidate(revision: Revision, objects: ObjectStore, function: str, found: Mutation) -> Candidate:
     """The release with one bug planted in ``function`` (``path:qualified name``)."""
     path = function.partition(":")[0]
-    mode = objects.entries(release.tree)[path].mode
-    broken = objects.update_tree(release.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
-    patch = diff_trees(objects, broken, release.tree)
+    mode = objects.entries(revision.tree)[path].mode
+    broken = objects.update_tree(revision.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
+    patch = diff_trees(objects, broken, revision.tree)
     snippets = f"{found.old_snippet.strip()!r} became {found.new_snippet.strip()!r}"
     source = Source(
         kind="synthetic",
-        repo=release.name,
-        version=release.version,
-        base_commit=release.tree,
-        license=release.package.license,
+        repo=revision.name,
+        version=revision.version,
+        base_commit=revision.tree,
+        license=revision.project.license,
         change=f"{found.operator} at {path}:{found.line} in {found.function}: {snippets}",
     )
-    key = f"{release.label}-syn-{_short(patch)}"
-    return Candidate(key, release, source, broken, release.tree, patch, frozenset({function}))
+    key = f"{revision.label}-syn-{_short(patch)}"
+    return Candidate(key, revision, source, broken, revision.tree, patch, frozenset({function}))
 
 
-def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidate:
+def pair_candidate(old: Revision, new: Revision, objects: ObjectStore) -> Candidate:
     """The fix that a release made: the old sources under the new tests. Only sources count as the fix; what else
     changed between the two releases (documents, metadata) stays as it was."""
-    broken = with_tests_of(objects, old.tree, new.tree, new.package)
+    broken = with_tests_of(objects, old.tree, new.tree, new.project)
     before, after = objects.entries(broken), objects.entries(new.tree)
-    is_source = new.package.is_source
+    is_source = new.project.is_source
     changed = [path for path in objects.changed_paths(broken, new.tree) if is_source(path)]
     healthy = objects.update_tree(broken, {path: after.get(path) for path in changed})
     functions: set[str] = set()
@@ -98,7 +99,7 @@ def pair_candidate(old: Release, new: Release, objects: ObjectStore) -> Candidat
         version=old.version,
         base_commit=old.tree,
         fix_commit=new.tree,
-        license=old.package.license,
+        license=old.project.license,
         change=f"the sources of {new.version}",
     )
     return Candidate(f"{old.label}-fix-{_short(patch)}", old, source, broken, healthy, patch, frozenset(functions))

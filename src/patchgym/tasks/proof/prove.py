@@ -7,7 +7,7 @@ from typing import Protocol
 
 from patchgym.grading import GRADER_VERSION
 from patchgym.records import Outcome, Task, TestReport, Validation, Verdict
-from patchgym.tasks.bench import Dropped, together
+from patchgym.tasks.proof.bench import Dropped, together
 
 
 class Grades(Protocol):
@@ -59,6 +59,7 @@ def _validation(base: Sequence[TestReport], gold: Sequence[TestReport]) -> Valid
     return Validation(
         runs=len(base),
         base_failed=len(base),
+        noop_failed=len(base),
         gold_passed=len(gold),
         test_seconds=round(median(report.seconds for report in gold), 3),
         grader_version=GRADER_VERSION,

@@ -9,10 +9,10 @@ from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
 from patchgym.errors import DataError
 from patchgym.policy.gold import gold_script
 from patchgym.records import Limits, Outcome, Task, Tests
-from patchgym.tasks.bench import Bench, Dropped, Healthy
-from patchgym.tasks.candidates import Candidate, text_of
-from patchgym.tasks.hiding import defined_functions, function_of, without_functions
-from patchgym.tasks.instruction import frames_of, leaks, write_instruction
+from patchgym.tasks.proof.bench import Bench, Dropped, Healthy
+from patchgym.tasks.proof.hiding import defined_functions, function_of, without_functions
+from patchgym.tasks.proof.instruction import frames_of, leaks, write_instruction
+from patchgym.tasks.sources.candidates import Candidate, text_of
 from patchgym.testrun import TestRun
 
 _BROKEN = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.MISSING})
@@ -39,9 +39,9 @@ async def draft_task(
         Dropped: the candidate makes no task.
         SandboxError: a sandbox was lost.
     """
-    release, objects = candidate.release, bench.objects
+    revision, objects = candidate.revision, bench.objects
     limit = rules.test_seconds  # a shorter one would make the outcome depend on how busy the machine is
-    run = await bench.run(candidate.broken, release.environment, timeout_s=limit, base=release.tree)
+    run = await bench.run(candidate.broken, revision.environment, timeout_s=limit, base=revision.tree)
     failing = _failing(candidate, healthy, run, rules)
     through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
     hidden = _hidden(objects, candidate, failing, through, rules.seed)
@@ -49,11 +49,11 @@ async def draft_task(
     # The tests whose traceback leads through the bug come first: they say most.
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
-    seen = await bench.run(workspace, release.environment, visible, timeout_s=limit, base=release.tree)
+    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
     if any(seen.outcomes[test] not in _BROKEN for test in visible):
         raise Dropped("visible_differs")
     failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
-    instruction = write_instruction(release.name, failures, release.package.is_source)
+    instruction = write_instruction(revision.name, failures, revision.project.is_source)
     entries = objects.entries(workspace)
     texts = (objects.get(entry.id).decode("utf-8", "replace") for entry in entries.values())
     if leaks(instruction, candidate.gold_patch, texts):
@@ -64,12 +64,12 @@ async def draft_task(
         source=candidate.source,
         instruction=instruction,
         workspace=workspace,
-        environment=release.environment,
+        environment=revision.environment,
         tests=Tests(
             fail_to_pass=(*visible, *(test for test in failing if function_of(test) in hidden)),
             pass_to_pass=tuple(sorted(test for test in healthy.passed if run.outcomes.get(test) is Outcome.PASSED)),
             hidden=tuple(test for test in failing if function_of(test) in hidden),
-            visible_files={path: entry.id for path, entry in entries.items() if release.package.is_test(path)},
+            visible_files={path: entry.id for path, entry in entries.items() if revision.project.is_test(path)},
             hidden_files={path: whole[path].id for path in sorted({path for path, _ in hidden})},
             timeout_s=rules.test_seconds,
         ),

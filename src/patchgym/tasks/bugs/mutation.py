@@ -13,7 +13,7 @@ import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from patchgym.errors import DataError
-from patchgym.tasks.operators import OPERATORS, Edit, Place
+from patchgym.tasks.bugs.operators import OPERATORS, Edit, Place
 
 _UNTOUCHED = (cst.Annotation, cst.Decorator, cst.Parameters, cst.Raise, cst.Assert)
 _STUBS = frozenset({"overload", "abstractmethod"})

@@ -11,8 +11,8 @@ from patchgym.errors import EnvironmentBuildError
 from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
-from patchgym.tasks.hiding import function_of
-from patchgym.tasks.packages import Package
+from patchgym.tasks.proof.hiding import function_of
+from patchgym.tasks.sources.project import Project
 from patchgym.testrun import TestRun, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
@@ -75,7 +75,7 @@ class Healthy:
     left_out: int
 
 
-async def run_healthy(bench: Bench, tree: str, environment: Environment, package: Package, runs: int) -> Healthy:
+async def run_healthy(bench: Bench, tree: str, environment: Environment, project: Project, runs: int) -> Healthy:
     """Run a healthy tree's suite ``runs`` times in fresh sandboxes.
 
     Raises:
@@ -83,7 +83,7 @@ async def run_healthy(bench: Bench, tree: str, environment: Environment, package
         SandboxError: a sandbox was lost.
     """
     found = await together(bench.run(tree, environment, timeout_s=_SUITE_SECONDS) for _ in range(runs))
-    ids = {test for run in found for test in run.outcomes if package.is_test(function_of(test)[0])}
+    ids = {test for run in found for test in run.outcomes if project.is_test(function_of(test)[0])}
     passed = {test for test in ids if all(run.outcomes.get(test) is Outcome.PASSED for run in found)}
     if not passed or not all(run.complete for run in found):
         name = environment.distribution.name if environment.distribution else "this package"
