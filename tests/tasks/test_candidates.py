@@ -16,7 +16,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 
 @pytest.fixture
-def release(tmp_path: Path, objects: ObjectStore) -> Revision:
+def revision(tmp_path: Path, objects: ObjectStore) -> Revision:
     return mini_catalog(tmp_path).load("mini==1.0", objects)
 
 
