@@ -8,17 +8,17 @@ machine; 130 interrupted, after cleaning up.
 import os
 import signal
 import sys
-from importlib import import_module
 
 import click
 
+from patchgym.cli.lazy import LazyGroup
 from patchgym.errors import PatchgymError
 
 __all__ = ["main"]
 
 _COMMANDS = {
     "loop": "Run the whole closed loop: tasks, rollouts, grading, update, evaluation.",
-    "tasks": "Build and show task sets.",
+    "tasks": "Task sets: build, show, and what else is done with them.",
     "validate": "Prove a task set again: gold passes, nothing-done fails.",
     "rollout": "Collect trajectories of a policy on a task set.",
     "grade": "Grade patches from a file.",
@@ -28,25 +28,9 @@ _COMMANDS = {
 _INTERRUPTED = 130
 
 
-class _Commands(click.Group):
-    """Commands by name, each imported only when it is asked for: ``--help`` stays quick."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = import_module(f"patchgym.cli.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, package="patchgym.cli", helps=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="patchgym", prog_name="patchgym")
 def _root() -> None:
     """Reinforcement learning of coding agents on proved tasks, trajectories and rewards.

@@ -13,7 +13,7 @@ from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport, 
 from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.eval import show_eval
 from patchgym.cli.recipe import LoopRecipe
-from patchgym.cli.tasks import build_watched
+from patchgym.cli.tasks.build import build_watched
 from patchgym.cli.workshop import make_manifest, opened_run, sandboxes
 from patchgym.config import load_recipe
 from patchgym.content import cache_root

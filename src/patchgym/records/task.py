@@ -7,7 +7,7 @@ that handing over a hidden test or the gold patch does not type-check.
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from patchgym.records.base import Record, VersionedRecord
 from patchgym.records.report import Outcome
@@ -43,8 +43,8 @@ class Environment(Record):
     """What a task's commands run in: a locked Python environment, or a container.
 
     ``lock`` is a requirements text with hashes for ``python`` (``major.minor``); ``pythonpath`` are the workspace
-    folders that imports start from. With ``image`` (a reference) or ``dockerfile`` (its text) the container decides, and
-    ``python`` and ``lock`` may be empty.
+    folders that imports start from. With ``image`` (a reference) or ``dockerfile`` (its text) the container decides,
+    and ``python`` and ``lock`` may be empty.
     """
 
     python: str = ""
@@ -122,7 +122,7 @@ class Validation(Record):
     test_seconds: float
     grader_version: str
     validated_at: datetime
-    flaky: dict[str, tuple[Outcome, ...]] = {}
+    flaky: dict[str, tuple[Outcome, ...]] = Field(default_factory=dict)
     mutants: MutantScore | None = None
 
     @property
