@@ -11,8 +11,9 @@ from pathlib import Path
 
 from patchgym.records import Environment, Outcome
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec
+from patchgym.testrun.coverage import Coverage
 
-__all__ = ["TestRun", "run_tests", "sandbox_spec"]
+__all__ = ["Coverage", "TestRun", "run_tests", "sandbox_spec"]
 
 _RUNNER = Path(__file__).with_name("runner.py")
 _RUNNER_INSIDE = "/run/patchgym/runner.py"

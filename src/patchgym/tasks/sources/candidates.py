@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchgym.content import Entry, ObjectStore, diff_trees
 from patchgym.errors import DataError
-from patchgym.records import Source
+from patchgym.records import Difficulty, Source
 from patchgym.tasks.bugs.mutation import Mutation, mutations
 from patchgym.tasks.sources.packages import with_tests_of
 from patchgym.tasks.sources.project import Revision
@@ -18,7 +18,9 @@ from patchgym.tasks.sources.project import Revision
 @dataclass(frozen=True)
 class Candidate:
     """A task in the making. ``broken`` and ``healthy`` are trees with the same, whole test suite; ``gold_patch`` turns
-    the first into the second; ``functions`` are ``path:qualified name`` of what it changes."""
+    the first into the second; ``functions`` are ``path:qualified name`` of what it changes. ``statement`` is what
+    people wrote of the problem (an issue, a changelog entry, a commit message), as it was found; empty where nobody did.
+    """
 
     id: str
     revision: Revision
@@ -27,6 +29,8 @@ class Candidate:
     healthy: str
     gold_patch: str
     functions: frozenset[str]
+    statement: str = ""
+    difficulty: Difficulty | None = None
 
 
 def plan_mutations(
