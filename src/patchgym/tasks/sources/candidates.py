@@ -19,7 +19,7 @@ from patchgym.tasks.sources.project import Revision
 class Candidate:
     """A task in the making. ``broken`` and ``healthy`` are trees with the same, whole test suite; ``gold_patch`` turns
     the first into the second; ``functions`` are ``path:qualified name`` of what it changes. ``statement`` is what
-    people wrote of the problem (an issue, a changelog entry, a commit message), as it was found; empty where nobody did.
+    people wrote of the problem (an issue, a changelog entry, a commit message), as it was found, or empty.
     """
 
     id: str
