@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from patchgym.content import ObjectStore
 from patchgym.records import Environment, Outcome
-from patchgym.testrun import TestRun, run_tests, sandbox_spec
+from patchgym.sandbox.environments import build_environment
+from patchgym.testrun import TestRun, coverage_tool, run_tests, sandbox_spec
 from tests.workshop import here, sandboxes, tree_of
 
 EVERY_KIND = """\
@@ -38,15 +41,24 @@ class TestGroup(unittest.TestCase):
 """
 
 
-def run(tmp_path: Path, files: Mapping[str, str], ids: Sequence[str] = (), roots: tuple[str, ...] = ("",)) -> TestRun:
+def run(
+    tmp_path: Path,
+    files: Mapping[str, str],
+    ids: Sequence[str] = (),
+    roots: tuple[str, ...] = ("",),
+    cover: Sequence[str] = (),
+    timeout_s: float = 30,
+) -> TestRun:
     objects = ObjectStore(tmp_path / "objects")
     environment = Environment(python="3.11", lock="", pythonpath=roots)
 
     async def ran() -> TestRun:
         with sandboxes(objects, tmp_path) as factory:
-            sandbox = await factory.create(sandbox_spec(tree_of(objects, files), environment, here(environment)))
+            tool = coverage_tool(environment, build_environment) if cover else None
+            spec = sandbox_spec(tree_of(objects, files), environment, here(environment), coverage=tool)
+            sandbox = await factory.create(spec)
             try:
-                return await run_tests(sandbox, environment, ids, timeout_s=30)
+                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover)
             finally:
                 await sandbox.close()
 
@@ -84,11 +96,57 @@ def test_exactly_the_wanted_tests_run(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_that_cannot_be_collected_is_named_and_the_others_run(tmp_path: Path) -> None:
-    files = {"test_a.py": "import no_such_module\ndef test_a(): pass\n", "test_b.py": "def test_b(): pass\n"}
-    found = run(tmp_path, files, ["test_a.py::test_a", "test_b.py::test_b"])
-    assert found.outcomes == {"test_a.py::test_a": Outcome.MISSING, "test_b.py::test_b": Outcome.PASSED}
+def test_files_that_cannot_be_collected_are_outcomes_of_their_own_and_the_others_run(tmp_path: Path) -> None:
+    files = {
+        "test_a.py": "import no_such_module\ndef test_a(): pass\n",
+        "test_b.py": "def test_b(): pass\n",
+        "test_c.py": "raise RuntimeError('while collecting')\ndef test_c(): pass\n",
+        "test_d.py": "def test_d(:\n",
+    }
+    found = run(tmp_path, files, [f"test_{name}.py::test_{name}" for name in "abcd"])
+    assert found.outcomes == {
+        "test_a.py::test_a": Outcome.IMPORT_ERROR,
+        "test_b.py::test_b": Outcome.PASSED,
+        "test_c.py::test_c": Outcome.NOT_COLLECTED,
+        "test_d.py::test_d": Outcome.NOT_COLLECTED,
+    }
     assert "no_such_module" in found.failures["test_a.py"]
+
+
+def test_time_that_runs_out_says_nothing_of_the_tests_that_had_not_ended(tmp_path: Path) -> None:
+    test = "import time\ndef test_a(): pass\ndef test_b(): time.sleep(60)\ndef test_c(): pass\n"
+    found = run(tmp_path, {"test_x.py": test}, [f"test_x.py::test_{name}" for name in "abc"], timeout_s=3)
+    assert list(found.outcomes.values()) == [Outcome.PASSED, Outcome.TIMED_OUT, Outcome.TIMED_OUT]
+    assert not any(outcome.failing for outcome in found.outcomes.values())
+
+
+@pytest.mark.network
+def test_coverage_tells_which_tests_ran_a_line(tmp_path: Path) -> None:
+    source = "def half(x):\n    if x % 2:\n        raise ValueError(x)\n    return x // 2\n\n\ndef unused(): return 1\n"
+    test = "import pytest, thing\ndef test_even(): assert thing.half(4) == 2\n"
+    test += "def test_odd():\n    with pytest.raises(ValueError): thing.half(3)\ndef test_other(): pass\n"
+    found = run(tmp_path, {"src/thing.py": source, "test_x.py": test}, roots=("src",), cover=["src/thing.py"])
+    even, odd = "test_x.py::test_even", "test_x.py::test_odd"
+    assert found.coverage is not None
+    assert found.coverage.lines == {
+        "src/thing.py": {2: frozenset({even, odd}), 3: frozenset({odd}), 4: frozenset({even})}
+    }
+    assert found.coverage.tests("src/thing.py", range(3, 9)) == {even, odd}
+    assert found.coverage.tests("src/thing.py", [8]) == found.coverage.tests("no.py", [1]) == frozenset()
+    assert found.evidence == ()
+
+
+def test_lines_that_nobody_asked_for_are_evidence_of_interference(tmp_path: Path) -> None:
+    forged = """
+import os
+def test_a():
+    for channel in range(3, 64):
+        try:
+            os.write(channel, b'{"covered": "x", "lines": {}}\\n')
+        except OSError:
+            pass
+"""
+    assert run(tmp_path, {"test_a.py": forged}).evidence
 
 
 def test_code_comes_from_the_stated_roots_also_in_subprocesses(tmp_path: Path) -> None:

@@ -6,7 +6,12 @@ from patchgym.records.base import Record
 
 
 class Outcome(StrEnum):
-    """What became of one test. ``missing``: it was asked for and never reported."""
+    """What became of one test.
+
+    ``error``: set-up or tear-down failed. ``not_collected``: its file could not be collected, and so none of its tests
+    ran; ``import_error``: that was so because an import failed. ``timed_out``: time ran out before it was reported,
+    which says nothing of the test. ``missing``: it was asked for and never reported.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -14,7 +19,19 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     XFAILED = "xfailed"
     XPASSED = "xpassed"
+    NOT_COLLECTED = "not_collected"
+    IMPORT_ERROR = "import_error"
+    TIMED_OUT = "timed_out"
     MISSING = "missing"
+
+    @property
+    def failing(self) -> bool:
+        """Whether it shows that the test does not pass: it failed, or it could not even run. A skipped test shows
+        nothing, and neither does one that time ran out for."""
+        return self in _FAILING
+
+
+_FAILING = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.NOT_COLLECTED, Outcome.IMPORT_ERROR, Outcome.MISSING})
 
 
 class Verdict(StrEnum):

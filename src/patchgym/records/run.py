@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from patchgym.records.base import VersionedRecord
+from patchgym.records.report import Outcome
 
 
 class RunManifest(VersionedRecord):
@@ -23,9 +24,18 @@ class RunManifest(VersionedRecord):
 
 
 class TaskSetManifest(VersionedRecord):
-    """``taskset.json``: how a task set was made. ``funnel`` counts candidates by what became of them."""
+    """``taskset.json``: how a task set was made.
+
+    ``funnel`` counts candidates stage by stage, in order, ``dropped`` those that fell out, by the reason. ``flaky`` is
+    the ledger of tests whose outcomes did not agree over healthy runs, by revision; they decide nothing. ``sources``
+    maps what was downloaded to its SHA-256. ``seconds`` is wall time, over all sittings.
+    """
 
     name: str
     recipe: dict[str, JsonValue]
     funnel: dict[str, int]
+    dropped: dict[str, int] = Field(default_factory=dict)
+    flaky: dict[str, dict[str, tuple[Outcome, ...]]] = Field(default_factory=dict)
+    sources: dict[str, str] = Field(default_factory=dict)
+    seconds: float = 0.0
     created_at: datetime

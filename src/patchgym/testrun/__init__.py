@@ -11,12 +11,13 @@ from pathlib import Path
 
 from patchgym.records import Environment, Outcome
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec
-from patchgym.testrun.coverage import Coverage
+from patchgym.testrun.coverage import Coverage, coverage_tool
 
-__all__ = ["Coverage", "TestRun", "run_tests", "sandbox_spec"]
+__all__ = ["Coverage", "TestRun", "coverage_tool", "run_tests", "sandbox_spec"]
 
 _RUNNER = Path(__file__).with_name("runner.py")
 _RUNNER_INSIDE = "/run/patchgym/runner.py"
+_COVERAGE_INSIDE = "/run/patchgym/coverage"
 _LOG_BYTES = 8000
 _EVIDENCE_LINES = 20
 _OUTCOMES = frozenset(str(outcome) for outcome in Outcome)
@@ -26,10 +27,11 @@ _OUTCOMES = frozenset(str(outcome) for outcome in Outcome)
 class TestRun:
     """One run of tests.
 
-    ``outcomes`` has every id that was asked for (``missing`` where nothing was reported), or every collected id where
-    none was. ``complete`` says that pytest itself came to its end. ``failures`` holds the short traceback of each
-    failed test and of each file that could not be collected. ``evidence`` lists what the report channel carried that
-    the runner does not write. ``log`` is the tail of both
+    ``outcomes`` has every id that was asked for, or every collected id where none was. ``complete`` says that pytest
+    itself came to its end. ``failures`` holds the short traceback of each failed test and of each file that could not
+    be collected; ``uncollected`` what kind of outcome each such file was. ``coverage`` is there where it was asked for
+    and the run came to its end.
+    ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
     streams of ``process``.
     """
 
@@ -40,6 +42,8 @@ class TestRun:
     process: ExecResult
     log: str
     failures: dict[str, str] = field(default_factory=dict)
+    uncollected: dict[str, Outcome] = field(default_factory=dict)
+    coverage: Coverage | None = None
     evidence: tuple[str, ...] = ()
 
     @property
@@ -53,21 +57,26 @@ class TestRun:
         return self.process.seconds
 
 
-def sandbox_spec(tree: str, environment: Environment, built: Path, *, base: str | None = None) -> SandboxSpec:
-    """The specification of a sandbox in which ``run_tests`` works: ``built`` is the environment's directory."""
+def sandbox_spec(
+    tree: str, environment: Environment, built: Path, *, base: str | None = None, coverage: Path | None = None
+) -> SandboxSpec:
+    """The specification of a sandbox in which ``run_tests`` works: ``built`` is the environment's directory,
+    ``coverage`` that of ``coverage_tool`` where lines are to be watched."""
     roots = ":".join(f"{WORKSPACE}/{path}".rstrip("/") for path in environment.pythonpath)
-    return SandboxSpec(
-        tree=tree, base=base, environment=built, mounts={_RUNNER_INSIDE: _RUNNER}, variables={"PYTHONPATH": roots}
-    )
+    mounts = {_RUNNER_INSIDE: _RUNNER} | ({_COVERAGE_INSIDE: coverage} if coverage is not None else {})
+    return SandboxSpec(tree=tree, base=base, environment=built, mounts=mounts, variables={"PYTHONPATH": roots})
 
 
-async def run_tests(sandbox: Sandbox, environment: Environment, ids: Sequence[str], *, timeout_s: float) -> TestRun:
+async def run_tests(
+    sandbox: Sandbox, environment: Environment, ids: Sequence[str], *, timeout_s: float, cover: Sequence[str] = ()
+) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects) and wait at most ``timeout_s`` seconds.
+    ``cover`` names workspace files whose lines are watched.
 
     Raises:
         SandboxError: the sandbox was lost.
     """
-    request = {"root": WORKSPACE, "paths": list(environment.pythonpath), "ids": list(ids)}
+    request = {"root": WORKSPACE, "paths": list(environment.pythonpath), "ids": list(ids), "cover": list(cover)}
     result = await sandbox.exec(
         ["python", "-s", "-B", _RUNNER_INSIDE],
         variables={"PYTHONPATH": ""},
@@ -75,42 +84,74 @@ async def run_tests(sandbox: Sandbox, environment: Environment, ids: Sequence[st
         stdin=json.dumps(request).encode(),
         report=True,
     )
-    outcomes, failures, evidence, complete = _read_report(result.report, frozenset(ids))
+    report = _Report(frozenset(ids), bool(cover))
+    report.read(result.report)
     for test in ids:
-        outcomes.setdefault(test, Outcome.MISSING)
+        silent = report.uncollected.get(test.split("::", 1)[0], Outcome.MISSING)
+        report.outcomes.setdefault(test, Outcome.TIMED_OUT if result.timed_out else silent)
     streams = (result.stdout[-_LOG_BYTES:], result.stderr[-_LOG_BYTES:])
     return TestRun(
-        outcomes=outcomes,
-        complete=complete and result.ending is Ending.EXITED,
+        outcomes=report.outcomes,
+        complete=report.complete and result.ending is Ending.EXITED,
         process=result,
         log="\n".join(stream.decode("utf-8", "backslashreplace") for stream in streams if stream),
-        failures=failures,
-        evidence=tuple(evidence[:_EVIDENCE_LINES]),
+        failures=report.failures,
+        uncollected=report.uncollected,
+        coverage=Coverage(report.covered) if cover and report.complete else None,
+        evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
     )
 
 
-def _read_report(report: bytes, asked: frozenset[str]) -> tuple[dict[str, Outcome], dict[str, str], list[str], bool]:
-    """Outcomes, failure texts, evidence and whether the run came to its end."""
-    outcomes: dict[str, Outcome] = {}
-    failures: dict[str, str] = {}
-    evidence: list[str] = []
-    complete = False
-    for raw in report.split(b"\n")[:-1]:  # what follows the last newline was cut off by the end of the process
-        line = raw.decode("utf-8", "backslashreplace")
-        match _record(line):
+class _Report:
+    """What the runner's channel carried, line by line."""
+
+    def __init__(self, asked: frozenset[str], watching: bool) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.failures: dict[str, str] = {}
+        self.uncollected: dict[str, Outcome] = {}
+        self.covered: dict[str, dict[int, frozenset[str]]] = {}
+        self.evidence: list[str] = []
+        self.complete = False
+        self._asked, self._watching = asked, watching
+        self._order: list[str] = []
+
+    def read(self, report: bytes) -> None:
+        """Take in all lines; what the runner does not write, or writes after its end, is evidence of interference."""
+        for raw in report.split(b"\n")[:-1]:  # what follows the last newline was cut off by the end of the process
+            line = raw.decode("utf-8", "backslashreplace")
+            if self.complete or not self._take(_record(line)):
+                self.evidence.append(f"the report channel carried {line[:200]!r}")
+
+    def _take(self, record: object) -> bool:
+        match record:
             case {"id": str(test), "outcome": str(outcome), "text": str(text)} if (
-                not complete and test not in outcomes and outcome in _OUTCOMES and (not asked or test in asked)
+                test not in self.outcomes and outcome in _OUTCOMES and (not self._asked or test in self._asked)
             ):
-                outcomes[test] = Outcome(outcome)
+                self.outcomes[test] = Outcome(outcome)
+                self._order.append(test)
                 if text:
-                    failures[test] = text
-            case {"collect": str(place), "text": str(text)} if not complete:
-                failures[place] = text
-            case {"done": int()} if not complete:
-                complete = True
+                    self.failures[test] = text
+            case {"collect": str(place), "outcome": str(outcome), "text": str(text)} if outcome in _OUTCOMES:
+                self.failures[place] = text
+                self.uncollected[place] = Outcome(outcome)
+            case {"covered": str(path), "lines": dict(lines)} if self._watching:
+                return self._take_lines(path, lines)
+            case {"done": int()}:
+                self.complete = True
             case _:
-                evidence.append(f"the report channel carried {line[:200]!r}")
-    return outcomes, failures, evidence, complete
+                return False
+        return True
+
+    def _take_lines(self, path: str, lines: dict[str, object]) -> bool:
+        found: dict[int, frozenset[str]] = {}
+        for line, tests in lines.items():
+            if not line.isdecimal() or not isinstance(tests, list):
+                return False
+            if not all(isinstance(test, int) and 0 <= test < len(self._order) for test in tests):
+                return False
+            found[int(line)] = frozenset(self._order[test] for test in tests)
+        self.covered[path] = found
+        return True
 
 
 def _record(line: str) -> object:

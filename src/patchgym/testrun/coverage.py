@@ -1,7 +1,11 @@
 """Which tests ran which lines of a workspace."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from patchgym.records import Environment
 
 
 @dataclass(frozen=True)
@@ -15,3 +19,15 @@ class Coverage:
         """The tests that ran any of ``lines`` of ``path``."""
         known = self.lines.get(path, {})
         return frozenset().union(*(known.get(line, frozenset()) for line in lines))
+
+
+def coverage_tool(environment: Environment, build: Callable[[Environment], Path]) -> Path:
+    """The folder that coverage.py is imported from, for the Python of ``environment``. It is an environment of its own:
+    what the tests can import does not change. Blocking.
+
+    Raises:
+        EnvironmentBuildError, OfflineError, PrerequisiteError, StorageError: as ``build``.
+    """
+    lock = resources.files("patchgym.testrun").joinpath("coverage.txt").read_text(encoding="utf-8")
+    built = build(Environment(python=environment.python, lock=lock))
+    return next((built / "lib").glob("python*/site-packages"))

@@ -3,9 +3,11 @@ and the environment's own pytest.
 
 It is started as a script from a read-only mount, without the workspace on the import path: pytest and its plug-ins are
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
-Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it) and ``ids`` (exact test ids; none
-means all that pytest collects). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
-``{"collect", "text"}`` for each file that could not be collected, and ``{"done": exit status}`` at the end.
+Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
+means all that pytest collects) and ``cover`` (source files whose lines are watched; mostly none). The report is one
+JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
+could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
+in the order of their reports), and ``{"done": exit status}`` at the end.
 """
 
 import importlib.metadata
@@ -14,7 +16,9 @@ import os
 import sys
 from typing import Any, Dict, List, Sequence, TextIO, Tuple
 
+COVERAGE = "/run/patchgym/coverage"
 TEXT_LIMIT = 4000
+NO_IMPORT = "ImportError while importing test module"
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
 
 
@@ -35,6 +39,7 @@ class Reporter:
         self.stream = stream
         self.ids = frozenset(ids)
         self.phases: Dict[str, Tuple[str, str]] = {}
+        self.numbers: Dict[str, int] = {}
 
     def send(self, **record: Any) -> None:
         """Write one line and push it out at once, so that a crash later loses nothing."""
@@ -51,7 +56,9 @@ class Reporter:
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be collected is an outcome of its own."""
         if report.failed:
-            self.send(collect=report.nodeid, text=str(report.longreprtext)[-TEXT_LIMIT:])
+            text = str(report.longreprtext)
+            outcome = "import_error" if NO_IMPORT in text else "not_collected"
+            self.send(collect=report.nodeid, outcome=outcome, text=text[-TEXT_LIMIT:])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Gather a test's phases; the worst one counts and is sent when the test is over."""
@@ -62,7 +69,43 @@ class Reporter:
             kept, kept_text = outcome, text
         self.phases[report.nodeid] = (kept, kept_text)
         if report.when == "teardown":
+            self.numbers.setdefault(report.nodeid, len(self.numbers))
             self.send(id=report.nodeid, outcome=kept, text=kept_text[-TEXT_LIMIT:])
+
+
+class Watch:
+    """A pytest plug-in that knows which tests ran which lines, by coverage.py. It is imported from a mount of its own
+    and only while it starts, so that the code under test cannot depend on it."""
+
+    def __init__(self, root: str, files: Sequence[str]) -> None:
+        os.environ["COVERAGE_CORE"] = "ctrace"  # contexts need it
+        sys.path.insert(0, COVERAGE)
+        try:
+            import coverage
+        finally:
+            sys.path.remove(COVERAGE)
+        self.root = root
+        self.watched = coverage.Coverage(
+            data_file=None, config_file=False, messages=False, include=[os.path.join(root, path) for path in files]
+        )
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """From here on, lines are this test's."""
+        self.watched.switch_context(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """From here on, lines are nobody's."""
+        self.watched.switch_context("")
+
+    def send(self, reporter: Reporter) -> None:
+        """Report what was seen."""
+        data = self.watched.get_data()
+        for path in sorted(data.measured_files()):
+            lines = {
+                line: sorted(reporter.numbers[test] for test in tests if test in reporter.numbers)
+                for line, tests in data.contexts_by_lineno(path).items()
+            }
+            reporter.send(covered=os.path.relpath(path, self.root), lines={k: v for k, v in lines.items() if v})
 
 
 def loaded_plugins() -> Tuple[List[Any], List[Any]]:
@@ -105,7 +148,14 @@ def main() -> int:
             return 5
         options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
         options += ["-o", "addopts=", "--rootdir", wanted["root"]]
+        watch = Watch(wanted["root"], wanted["cover"]) if wanted.get("cover") else None
+        if watch is not None:
+            plugins.append(watch)
+            watch.watched.start()
         status = int(pytest.main([*options, *present], plugins=[*plugins, reporter]))
+        if watch is not None:
+            watch.watched.stop()
+            watch.send(reporter)
         reporter.send(done=status)
     return status
 
