@@ -164,7 +164,7 @@ class _Runner:
 
     async def _act(self, sample: Sample, tree: str) -> tuple[Action | None, str | None, Observation]:
         try:
-            action = read_action(sample.message)
+            action = read_action(sample.message, native=self._policy.native_tools)
             tool = TOOLS.get(action.tool)
             if tool is None:
                 raise ProtocolError(f"There is no tool {action.tool!r}; there are: {', '.join(TOOLS)}.")

@@ -1,12 +1,14 @@
 """What the agent is told at the start, and how its actions are read, in either protocol."""
 
 import json
+import re
 from collections.abc import Sequence
 
 from patchgym.agent.tools import TOOLS
 from patchgym.policy import ProtocolError, parse_action
 from patchgym.records import Action, Message, TaskView
 
+_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>|```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 _ROLE = "You fix a bug in a Python repository. Do not edit tests."
 
 _PLAIN = """Each turn, write one action. A value of several lines stands between <<< and >>>:
@@ -30,14 +32,17 @@ def opening(view: TaskView, *, native: bool) -> tuple[Message, ...]:
     return (Message(role="system", content=system), Message(role="user", content=view.instruction))
 
 
-def read_action(message: Message) -> Action:
-    """The action of an assistant message: its first native tool call, else the plain-text protocol.
+def read_action(message: Message, *, native: bool) -> Action:
+    """The action of an assistant message: its first native tool call, or the call that it wrote out as JSON; where
+    ``native`` is not so, that of the plain-text protocol.
 
     Raises:
         ProtocolError: there is none that can be read.
     """
-    if not message.tool_calls:
+    if not native:
         return parse_action(message.content)
+    if not message.tool_calls:
+        return _written_call(message.content)
     call = message.tool_calls[0]
     try:
         arguments = json.loads(call.arguments or "{}")
@@ -46,6 +51,22 @@ def read_action(message: Message) -> Action:
     if not isinstance(arguments, dict):
         raise ProtocolError(f"The arguments of {call.name} are no JSON object.")
     return Action(tool=call.name, arguments=arguments)
+
+
+def _written_call(content: str) -> Action:
+    """A tool call that is left in the text, as servers do that do not know the model's format: one JSON object with a
+    name and arguments, alone, in a fenced block or between ``<tool_call>`` tags."""
+    found = _CALL.search(content)
+    try:
+        call = json.loads((found.group(1) or found.group(2)) if found else content)
+    except ValueError:
+        call = None
+    match call:
+        case {"name": str(name), "arguments": dict(arguments)}:
+            return Action(tool=name, arguments=arguments)
+        case _:
+            pass
+    raise ProtocolError("No tool call found: call one of the tools.")
 
 
 def answers(message: Message, shown: str) -> tuple[Message, ...]:

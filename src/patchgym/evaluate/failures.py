@@ -26,6 +26,9 @@ class FailureType(StrEnum):
     WRONG_LOGIC = "wrong_logic"
 
 
+_DID_NOT_RUN = frozenset({Outcome.MISSING, Outcome.ERROR, Outcome.NOT_COLLECTED, Outcome.IMPORT_ERROR})
+
+
 def failure_type(trajectory: Trajectory, task: Task) -> FailureType | None:
     """The first type that fits, in the order of the reasoning: fault, tampering, hanging, nothing done, wrong place,
     not building, breaking, wrong logic. None where the task is solved."""
@@ -42,7 +45,7 @@ def failure_type(trajectory: Trajectory, task: Task) -> FailureType | None:
         return FailureType.PROTOCOL if trajectory.stop is StopReason.PROTOCOL else FailureType.NO_PATCH
     if report.verdict is Verdict.INVALID or not set(patched_paths(trajectory.final_patch)) & set(task.key_files):
         return FailureType.WRONG_PLACE
-    if all(outcome in (Outcome.MISSING, Outcome.ERROR) for outcome in report.tests.values()):
+    if all(outcome in _DID_NOT_RUN for outcome in report.tests.values()):
         return FailureType.DOES_NOT_BUILD
     if report.pass_to_pass.passed < report.pass_to_pass.total:
         return FailureType.BROKE_SOMETHING

@@ -1,0 +1,45 @@
+"""How an assistant's message becomes an action."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from patchgym.agent.prompt import read_action
+from patchgym.policy import ProtocolError
+from patchgym.records import Message, ToolCall
+
+ARGUMENTS = st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text()))
+
+
+def said(content: str, *calls: ToolCall) -> Message:
+    return Message(role="assistant", content=content, tool_calls=calls)
+
+
+@given(ARGUMENTS)
+def test_a_native_call_gives_its_name_and_arguments(arguments: dict[str, object]) -> None:
+    call = ToolCall(id="1", name="edit_file", arguments=json.dumps(arguments))
+    action = read_action(said("I do it.", call), native=True)
+    assert (action.tool, action.arguments) == ("edit_file", arguments)
+
+
+@given(
+    ARGUMENTS,
+    st.sampled_from(["{}", "```json\n{}\n```", "I run them.\n```\n{}\n```\n", "<tool_call>\n{}\n</tool_call>"]),
+)
+def test_a_call_that_the_server_left_in_the_text_is_read(arguments: dict[str, object], around: str) -> None:
+    written = json.dumps({"name": "run_tests", "arguments": arguments})
+    action = read_action(said(around.replace("{}", written)), native=True)
+    assert (action.tool, action.arguments) == ("run_tests", arguments)
+
+
+@pytest.mark.parametrize("content", ["", "I am done.", '{"name": "submit"}', "```json\n{]\n```", "[1]", '"submit"'])
+def test_a_native_model_is_told_to_call_a_tool(content: str) -> None:
+    with pytest.raises(ProtocolError, match="call one of the tools"):
+        read_action(said(content), native=True)
+
+
+def test_a_text_model_is_told_of_the_text_protocol() -> None:
+    with pytest.raises(ProtocolError, match="tool: NAME"):
+        read_action(said('{"name": "submit", "arguments": {}}'), native=False)
