@@ -105,10 +105,10 @@ def test_forking_without_end_does_not_disturb_the_next_grading(grade: Grade) -> 
     assert grade({"calc.py": FIXED}).verdict is Verdict.RESOLVED
 
 
-def test_a_syntax_error_is_unresolved_with_every_test_missing(grade: Grade) -> None:
+def test_a_syntax_error_is_unresolved_with_no_test_collected(grade: Grade) -> None:
     report = grade({"calc.py": "def clamp(:\n"})
     assert report.verdict is Verdict.UNRESOLVED
-    assert set(report.tests.values()) == {Outcome.MISSING}
+    assert set(report.tests.values()) == {Outcome.NOT_COLLECTED}
 
 
 def test_a_skipped_test_is_no_pass(grade: Grade) -> None:

@@ -79,7 +79,7 @@ def without_workspace(folder: Path) -> None:
     [
         (replaced(2, lambda line: line[: len(line) // 2]), r"tasks\.jsonl:2: not JSON"),
         (replaced(1, lambda line: ""), r"tasks\.jsonl:1: not JSON"),
-        (replaced(2, lambda line: line.replace('"schema_version":1', '"schema_version":99')), r"tasks\.jsonl:2: .*99"),
+        (replaced(2, lambda line: line.replace('"schema_version":2', '"schema_version":99')), r"tasks\.jsonl:2: .*99"),
         (replaced(2, lambda line: line.replace('"calc-2"', '"calc-1"')), r"tasks\.jsonl:2: a second task .* calc-1"),
         (
             replaced(1, lambda line: line.replace('"instruction"', '"instructions"')),

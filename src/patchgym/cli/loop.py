@@ -19,6 +19,7 @@ from patchgym.config import load_recipe
 from patchgym.content import cache_root
 from patchgym.errors import ConfigError, DataError
 from patchgym.grading import GRADER_VERSION
+from patchgym.records import Task
 from patchgym.rollout import LocalSource, PolicyOptions
 from patchgym.sandbox import check_namespace
 from patchgym.tasks import TaskSet, TaskSetRecipe
@@ -71,7 +72,7 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
 
 def _built(recipe: TaskSetRecipe) -> Path:
     """The recipe's task set in the cache, built where it is not there yet."""
-    key = json.dumps([recipe.model_dump(mode="json"), GRADER_VERSION], sort_keys=True)
+    key = json.dumps([recipe.model_dump(mode="json"), GRADER_VERSION, Task.VERSION], sort_keys=True)
     path = cache_root() / "tasksets" / f"{recipe.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if path.is_dir():
         say(f"Task set: {path} (built and proved before)")

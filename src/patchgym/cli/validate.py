@@ -38,8 +38,9 @@ def command(taskset: Path, runs: int, as_json: bool) -> None:
 
 def _validate(tasks: TaskSet, runs: int) -> dict[str, str]:
     """Why each task that does not prove does not."""
-    from patchgym.tasks.proof.bench import Bench, Dropped
-    from patchgym.tasks.proof.prove import prove
+    from patchgym.tasks.funnel import Dropped
+    from patchgym.tasks.proof.bench import Bench
+    from patchgym.tasks.proof.prove import prove_task
 
     with tempfile.TemporaryDirectory(prefix="patchgym-validate-") as scratch:
         objects = ObjectStore(Path(scratch))
@@ -51,7 +52,7 @@ def _validate(tasks: TaskSet, runs: int) -> dict[str, str]:
             async def one(bench: Bench, task: Task) -> None:
                 nonlocal done
                 try:
-                    proved = await prove(task, bench, runs)
+                    proved = await prove_task(task, bench, runs)
                     if proved.tests != task.tests:
                         failed[task.id] = "unstable"
                 except Dropped as dropped:

@@ -8,7 +8,7 @@ What this does not stop yet: code under test runs in the same process as the tes
 caller, or which writes to the runner's pipe with care, can still lie about its outcomes.
 """
 
-from patchgym.grading.grader import GRADER_VERSION, Grader
+from patchgym.grading.grader import GRADER_VERSION, Grader, graded_tree
 from patchgym.grading.protect import is_protected
 
-__all__ = ["GRADER_VERSION", "Grader", "is_protected"]
+__all__ = ["GRADER_VERSION", "Grader", "graded_tree", "is_protected"]

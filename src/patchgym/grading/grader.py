@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from patchgym.content import Entry, ObjectStore, apply_patch, patched_paths
 from patchgym.errors import PatchError, SandboxError
 from patchgym.grading.protect import is_protected
-from patchgym.records import Environment, Outcome, Tally, Task, TestReport, Verdict
+from patchgym.records import Environment, Outcome, Tally, Task, TestReport, Tests, Verdict
 from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import TestRun, run_tests, sandbox_spec
 
@@ -26,16 +26,21 @@ class Grader:
         self._objects = objects
         self._build = build
 
-    async def grade(self, task: Task, patch: str) -> TestReport:
+    async def grade(self, task: Task, patch: str, only: Collection[str] | None = None) -> TestReport:
         """The verdict on ``patch``. Never raises for what a patch does; a fault of the sandbox is ``infra_error``.
+
+        With ``only``, no other tests run and the verdict is on those: a proof looks at the tests that can notice before
+        it looks at all.
 
         Raises:
             DataError: the task's trees are not in the store.
             EnvironmentBuildError, PrerequisiteError: the task's environment cannot be had here.
         """
         started = time.monotonic()
+        if only is not None:
+            task = task.model_copy(update={"tests": _restricted(task.tests, only)})
         try:
-            tree, tampered = self._graded_tree(task, patch)
+            tree, tampered = graded_tree(self._objects, task, patch)
         except PatchError as error:
             return _report(task, Verdict.INVALID, {}, started, why=str(error))
         built = await asyncio.to_thread(self._build, task.environment)
@@ -52,13 +57,27 @@ class Grader:
         verdict, why = _verdict(run, wanted)
         return _report(task, verdict, run.outcomes, started, why=why, tampered=tampered, log=run.log[-_LOG_CHARS:])
 
-    def _graded_tree(self, task: Task, patch: str) -> tuple[str, tuple[str, ...]]:
-        """The tree to grade, and the protected paths that the patch touched in vain."""
-        tests = task.tests
-        tampered = tuple(path for path in patched_paths(patch) if is_protected(path, tests))
-        patched = apply_patch(self._objects, task.workspace, patch, allow=lambda path: not is_protected(path, tests))
-        pristine = {path: Entry(_FILE, blob) for path, blob in {**tests.visible_files, **tests.hidden_files}.items()}
-        return self._objects.update_tree(patched, pristine), tampered
+
+def graded_tree(objects: ObjectStore, task: Task, patch: str) -> tuple[str, tuple[str, ...]]:
+    """The tree that ``patch`` is graded on, every test of the task in it as it must be, and the protected paths that
+    the patch touched in vain.
+
+    Raises:
+        PatchError: the patch does not parse or apply.
+        DataError: the task's trees are not in the store.
+    """
+    tests = task.tests
+    tampered = tuple(path for path in patched_paths(patch) if is_protected(path, tests))
+    patched = apply_patch(objects, task.workspace, patch, allow=lambda path: not is_protected(path, tests))
+    modes = {path: entry.mode for path, entry in objects.entries(task.workspace).items()}
+    files = {**tests.visible_files, **tests.hidden_files}
+    pristine = {path: Entry(modes.get(path, _FILE), blob) for path, blob in files.items()}
+    return objects.update_tree(patched, pristine), tampered
+
+
+def _restricted(tests: Tests, only: Collection[str]) -> Tests:
+    lists = ("fail_to_pass", "pass_to_pass", "hidden")
+    return tests.model_copy(update={name: tuple(t for t in getattr(tests, name) if t in only) for name in lists})
 
 
 def _verdict(run: TestRun, wanted: Iterable[str]) -> tuple[Verdict, str]:

@@ -166,8 +166,10 @@ class Task(VersionedRecord):
     """One task, whole. ``workspace`` is the git tree id that the agent starts from; ``gold_patch`` a unified diff;
     ``functions`` are those that it touches, as ``path:qualified name``."""
 
+    VERSION: ClassVar[int] = 2
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"validation"})  # when and how fast it was proved
 
+    schema_version: int = 2
     id: str
     source: Source
     instruction: str

@@ -1,7 +1,7 @@
-"""Where candidates are run: fresh sandboxes, a bounded number at once."""
+"""Where candidates are run: fresh sandboxes, a bounded number at once, and what is known of each healthy suite."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,26 +12,23 @@ from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
 from patchgym.tasks.proof.hiding import function_of
-from patchgym.tasks.sources.project import Project
-from patchgym.testrun import TestRun, run_tests, sandbox_spec
+from patchgym.testrun import Coverage, TestRun, coverage_tool, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
 _T = TypeVar("_T")
 
 
-class Dropped(Exception):
-    """A candidate is no task; ``reason`` is the name under which it is counted.
+@dataclass(frozen=True)
+class Healthy:
+    """The suite of an unbroken tree, over several runs: ids of the tests that passed every time, the outcomes of those
+    that did not agree (``flaky``), how many tests never passed, and which tests ran which lines (None where watching
+    them disturbs the suite). ``seconds`` is the wall time of one run."""
 
-    ``survived``: no test notices the bug. ``breaks_everything``, ``breaks_too_much``: no test, or too few, still pass.
-    ``nothing_to_hide``: fewer than two test functions fail, or none can be taken out. ``visible_differs``: the reduced
-    test files do not fail as the whole ones do. ``leaks``: the instruction would tell the fix. ``timeout``, ``crash``:
-    the tests do not come to an end. ``base_passes``, ``gold_fails``, ``unstable``, ``tampered``: the proof failed.
-    ``infra_error``: a sandbox was lost.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    passed: frozenset[str]
+    flaky: dict[str, tuple[Outcome, ...]]
+    failing: int
+    coverage: Coverage | None
+    seconds: float
 
 
 class Bench:
@@ -44,55 +41,78 @@ class Bench:
         self._factory, self._build = factory, build
         self._grader = Grader(factory, objects, build)
         self._slots = asyncio.Semaphore(concurrency)
+        self._healthy: dict[tuple[str, str, int], asyncio.Task[Healthy]] = {}
 
     async def run(
-        self, tree: str, environment: Environment, ids: Sequence[str] = (), *, timeout_s: float, base: str | None = None
+        self,
+        tree: str,
+        environment: Environment,
+        ids: Sequence[str] = (),
+        *,
+        timeout_s: float,
+        base: str | None = None,
+        cover: Sequence[str] = (),
     ) -> TestRun:
-        """Run tests (none named: all) on ``tree`` in a fresh sandbox.
+        """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched.
 
         Raises:
+            EnvironmentBuildError, OfflineError, PrerequisiteError: the environment cannot be had here.
             SandboxError: the sandbox was lost.
         """
         async with self._slots:
             built = await asyncio.to_thread(self._build, environment)
-            sandbox = await self._factory.create(sandbox_spec(tree, environment, built, base=base))
+            tool = await asyncio.to_thread(coverage_tool, environment, self._build) if cover else None
+            spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
+            sandbox = await self._factory.create(spec)
             try:
-                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s)
+                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover)
             finally:
                 await sandbox.close()
 
-    async def grade(self, task: Task, patch: str) -> TestReport:
-        """The grader's report on ``patch``."""
+    async def grade(self, task: Task, patch: str, only: Collection[str] | None = None) -> TestReport:
+        """The grader's report on ``patch``, of all tests or of some."""
         async with self._slots:
-            return await self._grader.grade(task, patch)
+            return await self._grader.grade(task, patch, only)
 
+    async def healthy(self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int) -> Healthy:
+        """What a healthy tree's whole suite does over ``runs`` fresh runs, and over one more that watches the lines of
+        its sources. It is found out once for each tree.
 
-@dataclass(frozen=True)
-class Healthy:
-    """The suite of an unbroken tree: ids of the tests that pass every time, and how many others there are."""
+        Raises:
+            EnvironmentBuildError: no test passes there, or the suite does not come to an end.
+            SandboxError: a sandbox was lost.
+        """
+        key = tree, environment.model_dump_json(), runs
+        if key not in self._healthy:
+            self._healthy[key] = asyncio.create_task(self._run_healthy(tree, environment, is_test, runs))
+        return await asyncio.shield(self._healthy[key])
 
-    passed: frozenset[str]
-    left_out: int
-
-
-async def run_healthy(bench: Bench, tree: str, environment: Environment, project: Project, runs: int) -> Healthy:
-    """Run a healthy tree's suite ``runs`` times in fresh sandboxes.
-
-    Raises:
-        EnvironmentBuildError: no test of the package passes there.
-        SandboxError: a sandbox was lost.
-    """
-    found = await together(bench.run(tree, environment, timeout_s=_SUITE_SECONDS) for _ in range(runs))
-    ids = {test for run in found for test in run.outcomes if project.is_test(function_of(test)[0])}
-    passed = {test for test in ids if all(run.outcomes.get(test) is Outcome.PASSED for run in found)}
-    if not passed or not all(run.complete for run in found):
-        name = environment.distribution.name if environment.distribution else "this package"
-        raise EnvironmentBuildError(
-            f"The test suite of {name} does not pass",
-            why=next((text for run in found for text in run.failures.values()), found[0].log)[-600:],
-            mend="Its environment may lack something that the tests need.",
+    async def _run_healthy(
+        self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int
+    ) -> Healthy:
+        sources = [path for path in self.objects.entries(tree) if path.endswith(".py") and not is_test(path)]
+        *found, watched = await together(
+            self.run(tree, environment, timeout_s=_SUITE_SECONDS, cover=cover) for cover in [()] * runs + [sources]
         )
-    return Healthy(frozenset(passed), len(ids) - len(passed))
+        every = {test for run in found for test in run.outcomes if is_test(function_of(test)[0])}
+        seen = {test: tuple(run.outcomes.get(test, Outcome.MISSING) for run in found) for test in every}
+        passed = {test for test, outcomes in seen.items() if set(outcomes) == {Outcome.PASSED}}
+        flaky = {test: outcomes for test, outcomes in sorted(seen.items()) if len(set(outcomes)) > 1}
+        if not passed or not all(run.complete for run in found):
+            name = environment.distribution.name if environment.distribution else "this package"
+            raise EnvironmentBuildError(
+                f"The test suite of {name} does not pass",
+                why=next((text for run in found for text in run.failures.values()), found[0].log)[-600:],
+                mend="Its environment may lack something that the tests need.",
+            )
+        undisturbed = all(watched.outcomes.get(test) is Outcome.PASSED for test in passed)
+        return Healthy(
+            passed=frozenset(passed),
+            flaky=flaky,
+            failing=len(seen) - len(passed) - len(flaky),
+            coverage=watched.coverage if undisturbed else None,
+            seconds=min(run.seconds for run in found),
+        )
 
 
 async def together(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:

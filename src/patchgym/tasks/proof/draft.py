@@ -8,14 +8,14 @@ from typing import Literal
 from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
 from patchgym.errors import DataError
 from patchgym.policy.gold import gold_script
-from patchgym.records import Limits, Outcome, Task, Tests
-from patchgym.tasks.proof.bench import Bench, Dropped, Healthy
+from patchgym.records import Limits, Task, Tests
+from patchgym.tasks.funnel import Dropped
+from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.focus import focus
 from patchgym.tasks.proof.hiding import defined_functions, function_of, without_functions
-from patchgym.tasks.proof.instruction import frames_of, leaks, write_instruction
+from patchgym.tasks.proof.instruction import frames_of, write_instruction
 from patchgym.tasks.sources.candidates import Candidate, text_of
 from patchgym.testrun import TestRun
-
-_BROKEN = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.MISSING})
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,19 @@ async def draft_task(
     candidate: Candidate, healthy: Healthy, bench: Bench, rules: Rules, split: Literal["train", "heldout"]
 ) -> Task:
     """Run a candidate's broken tree, hide about half of the test functions that fail, run what is left as the agent
-    would, and write the instruction from that.
+    would, and write the instruction from that. Of the tests, only those run that can notice what the candidate changes.
 
     Raises:
         Dropped: the candidate makes no task.
         SandboxError: a sandbox was lost.
     """
     revision, objects = candidate.revision, bench.objects
+    noticing = focus(objects, candidate.broken, candidate.healthy, healthy.coverage, revision.project.is_test)
+    wanted = sorted(healthy.passed if noticing is None else healthy.passed & noticing)
+    if not wanted:
+        raise Dropped("survived")
     limit = rules.test_seconds  # a shorter one would make the outcome depend on how busy the machine is
-    run = await bench.run(candidate.broken, revision.environment, timeout_s=limit, base=revision.tree)
+    run = await bench.run(candidate.broken, revision.environment, wanted, timeout_s=limit, base=revision.tree)
     failing = _failing(candidate, healthy, run, rules)
     through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
     hidden = _hidden(objects, candidate, failing, through, rules.seed)
@@ -50,24 +54,19 @@ async def draft_task(
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
     seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
-    if any(seen.outcomes[test] not in _BROKEN for test in visible):
+    if not all(seen.outcomes[test].failing for test in visible):
         raise Dropped("visible_differs")
     failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
-    instruction = write_instruction(revision.name, failures, revision.project.is_source)
-    entries = objects.entries(workspace)
-    texts = (objects.get(entry.id).decode("utf-8", "replace") for entry in entries.values())
-    if leaks(instruction, candidate.gold_patch, texts):
-        raise Dropped("leaks")
-    whole = objects.entries(candidate.broken)
+    entries, whole = objects.entries(workspace), objects.entries(candidate.broken)
     task = Task(
         id=candidate.id,
         source=candidate.source,
-        instruction=instruction,
+        instruction=write_instruction(revision.name, failures, revision.project.is_source),
         workspace=workspace,
         environment=revision.environment,
         tests=Tests(
             fail_to_pass=(*visible, *(test for test in failing if function_of(test) in hidden)),
-            pass_to_pass=tuple(sorted(test for test in healthy.passed if run.outcomes.get(test) is Outcome.PASSED)),
+            pass_to_pass=tuple(sorted(healthy.passed - set(failing))),
             hidden=tuple(test for test in failing if function_of(test) in hidden),
             visible_files={path: entry.id for path, entry in entries.items() if revision.project.is_test(path)},
             hidden_files={path: whole[path].id for path in sorted({path for path, _ in hidden})},
@@ -75,7 +74,9 @@ async def draft_task(
         ),
         gold_patch=candidate.gold_patch,
         key_files=patched_paths(candidate.gold_patch),
+        functions=tuple(sorted(candidate.functions)),
         scope=patch_scope(candidate.gold_patch),
+        difficulty=candidate.difficulty,
         limits=rules.limits,
         split=split,
     )
@@ -94,7 +95,7 @@ def _failing(candidate: Candidate, healthy: Healthy, run: TestRun, rules: Rules)
         raise Dropped("timeout")
     if not run.complete:
         raise Dropped("crash")
-    failing = sorted(test for test in healthy.passed if run.outcomes.get(test, Outcome.MISSING) in _BROKEN)
+    failing = sorted(test for test, outcome in run.outcomes.items() if outcome.failing)
     if not failing:
         raise Dropped("survived")
     if candidate.source.kind == "synthetic":
