@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from patchgym.records import Environment, TaskSetManifest
 from patchgym.tasks import TaskSet
 from patchgym.tasks.taskset import write_task_set
 from tests.records_for_tests import THEN
+from tests.sandbox.box import processes_with
 from tests.workshop import FIXED, calc_task, need_namespaces, patch_of
 
 
@@ -177,6 +179,28 @@ def test_a_finished_run_is_not_run_again_and_another_configuration_is_refused(tm
 
 
 @pytest.mark.network
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ignored", [False, True], ids=["foreground", "background"])
+def test_a_signal_ends_a_run_cleanly_also_in_a_shells_background(
+    tmp_path: Path, taskset: Path, number: signal.Signals, ignored: bool
+) -> None:
+    need_namespaces()
+    sleep = {"tool": "run_command", "arguments": {"command": f"sleep 61  # {tmp_path.name}"}}
+    (tmp_path / "script.json").write_text(json.dumps({"*": [sleep]}))
+    command = [sys.executable, "-m", "patchgym", "rollout", str(taskset), "--policy", "scripted:script.json"]
+    shell = ["sh", "-c", f"trap '{'' if ignored else '-'}' INT; exec \"$@\"", "sh", *command, "--out", "run"]
+    process = subprocess.Popen(shell, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not processes_with(tmp_path.name) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted." in said
+    assert "Traceback" not in said
+    assert processes_with(tmp_path.name) == []
+
+
 def test_grading_patches_from_a_file(tmp_path: Path, taskset: Path) -> None:
     need_namespaces()
     tasks = TaskSet.load(taskset)

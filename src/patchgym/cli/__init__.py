@@ -43,6 +43,8 @@ def main() -> None:
     """Run the command line and exit with its code."""
     # Sandboxes and torch share the cores: threads that spin while they wait would starve both. Set before torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A shell's background job inherits SIGINT as ignored, and SIGTERM, which asks for the same, would be lost with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     try:
         code = _root.main(standalone_mode=False)
