@@ -243,6 +243,17 @@ def test_a_cancelled_request_frees_its_row() -> None:
     engine.close()
 
 
+def test_an_engine_that_rests_answers_what_was_asked_and_forgets_it() -> None:
+    engine = Engine(Watched(), NEVER)
+    first = engine.submit(request(prompt(30, 1)))
+    engine.rest().result(SECONDS)
+    assert first.done()
+    again = engine.submit(request(prompt(30, 1))).result(SECONDS)
+    assert again.ids == first.result().ids
+    assert again.cached == 0
+    engine.close()
+
+
 def test_a_swap_waits_for_the_requests_before_it_and_forgets_what_the_old_model_knew() -> None:
     old, new = Watched(), Watched()
     new.network = tiny_network(num_hidden_layers=1)

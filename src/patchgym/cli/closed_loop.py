@@ -15,7 +15,7 @@ from patchgym.cli.workshop import collect
 from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
 from patchgym.errors import DataError
 from patchgym.evaluate import EvalReport, evaluate, paired_difference
-from patchgym.records import Record, Task, Trajectory, Verdict
+from patchgym.records import Record, Task, TaskSetManifest, Trajectory, Verdict
 from patchgym.rollout import Collector, LocalSource, Phase, PolicySource, RunCounts, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -40,6 +40,7 @@ class LoopReport(Record):
     run: str
     tasks: dict[str, int]
     funnel: dict[str, int]
+    dropped: dict[str, int]
     demonstrations: RunCounts
     evaluations: dict[str, EvalReport]
     rounds: dict[str, RunCounts]
@@ -66,8 +67,8 @@ class ClosedLoop:
         self._collector = Collector(run, factory, build_environment, recipe.reward, recipe.seed)
         self._current = recipe.policy.partition(":")[2]
 
-    def go(self, funnel: dict[str, int]) -> LoopReport:
-        """Do every part that is not done, and report.
+    def go(self, built: TaskSetManifest) -> LoopReport:
+        """Do every part that is not done, and report. ``built`` says where the tasks came from.
 
         Raises:
             PatchgymError: this machine cannot do one of them. What is done stays.
@@ -97,7 +98,8 @@ class ClosedLoop:
         return LoopReport(
             run=str(self._run.path),
             tasks={"train": len(self._train), "heldout": len(self._heldout)},
-            funnel=funnel,
+            funnel=built.funnel,
+            dropped=built.dropped,
             demonstrations=count_run(shown),
             evaluations=evaluations,
             rounds={name: count_run(found) for name, found in rounds.items()},
@@ -136,6 +138,7 @@ class ClosedLoop:
         checkpoints = self._run.path / "checkpoints"
         report = self._kept_update(name)
         if report is None:
+            asyncio.run(self._source.rest())
             with stage(f"Update: {name}") as shown:
 
                 def on_step(done: int, total: int, metrics: dict[str, float]) -> None:

@@ -131,6 +131,10 @@ class Engine:
         self._queue(_Swap(model, stop_ids, future))
         return future
 
+    def rest(self) -> "Future[None]":
+        """Give back the memory of what was kept once all rows now queued or at work are finished."""
+        return self.swap(self._model, self._stop_ids)
+
     def close(self) -> None:
         """End the thread; requests that are not finished fail."""
         with self._changed:

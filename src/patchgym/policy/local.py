@@ -105,6 +105,10 @@ class LocalPolicy:
         swapped.add_done_callback(lambda done: None if done.cancelled() or done.exception() else self._take(loaded))
         await asyncio.wrap_future(swapped)
 
+    async def rest(self) -> None:
+        """Give back the memory of keys and values, once the requests made so far are answered: training needs it."""
+        await asyncio.wrap_future(self._engine.rest())
+
     async def close(self) -> None:
         """End the worker thread. Requests that are not finished fail with ``EndpointError``. May be called twice."""
         await asyncio.to_thread(self._engine.close)

@@ -117,6 +117,10 @@ class LocalSource:
         """
         await self._policy.load_checkpoint(checkpoint)
 
+    async def rest(self) -> None:
+        """Give back the memory that sampling holds between turns."""
+        await self._policy.rest()
+
     async def check(self) -> None:
         """Nothing to check: the model is loaded."""
 
