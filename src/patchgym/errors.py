@@ -11,7 +11,7 @@
     ├── PrerequisiteError         3   something that this machine lacks, with the command that mends it
     │   ├── OfflineError          3   a download is needed and neither network nor cache has it
     │   └── StorageError          3   the disk is full or not writable
-    ├── EnvironmentBuildError     1   an environment could not be locked or installed
+    ├── EnvironmentBuildError     1   an environment could not be locked or installed, or no suite runs in it
     ├── DivergenceError           1   a loss or a gradient is not finite: nothing was published
     └── InfrastructureError       1   a fault that the policy cannot cause: never a reward, never a failure of the agent
         ├── SandboxError              the sandbox could not be made or was lost
@@ -21,6 +21,7 @@
 A command that fails, a test that fails, a patch that solves nothing: these are data, not errors.
 """
 
+from enum import StrEnum
 from typing import ClassVar
 
 
@@ -82,8 +83,44 @@ class StorageError(PrerequisiteError):
     """The disk is full or not writable."""
 
 
+class BuildFailure(StrEnum):
+    """Why a code base has no environment in which its tests run; the name under which a funnel counts it.
+
+    ``resolver``: no set of versions fits what is asked for. ``needs_build``: a requirement has no wheel, and building
+    was not allowed. ``compiler``: building needs a compiler, or compiled code that is not there.
+    ``missing_system_library``: a header or a shared library of the system is missing. ``build_backend``: building
+    failed otherwise. ``needs_itself``: pytest or a requirement installs the package under test. ``hash_mismatch``: a
+    file is not the one that the lock names. ``no_upload_times``: the index does not tell when files came, so that it
+    cannot be asked as of a day. ``python_version``: the code is for another Python. ``missing_module``: a module is
+    missing that no package could be found for. ``needs_network``: the tests want the network. ``no_tests``: pytest
+    collects nothing. ``suite_fails``: too few tests pass. ``suite_hangs``: they do not come to an end. ``timeout``: the
+    installer did not. ``other``: none of these.
+    """
+
+    RESOLVER = "resolver"
+    NEEDS_BUILD = "needs_build"
+    COMPILER = "compiler"
+    MISSING_SYSTEM_LIBRARY = "missing_system_library"
+    BUILD_BACKEND = "build_backend"
+    NEEDS_ITSELF = "needs_itself"
+    HASH_MISMATCH = "hash_mismatch"
+    NO_UPLOAD_TIMES = "no_upload_times"
+    PYTHON_VERSION = "python_version"
+    MISSING_MODULE = "missing_module"
+    NEEDS_NETWORK = "needs_network"
+    NO_TESTS = "no_tests"
+    SUITE_FAILS = "suite_fails"
+    SUITE_HANGS = "suite_hangs"
+    TIMEOUT = "timeout"
+    OTHER = "other"
+
+
 class EnvironmentBuildError(PatchgymError):
-    """A locked environment could not be resolved or installed."""
+    """A locked environment could not be resolved or installed, or no suite runs in it; ``kind`` says which."""
+
+    def __init__(self, what: str, *, why: str = "", mend: str = "", kind: BuildFailure = BuildFailure.OTHER) -> None:
+        super().__init__(what, why=why, mend=mend)
+        self.kind = kind
 
 
 class DivergenceError(PatchgymError):

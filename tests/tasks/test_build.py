@@ -13,11 +13,14 @@ from patchgym.records import Task, TaskSetManifest
 from patchgym.sandbox import NamespaceSandboxes
 from patchgym.tasks import TaskSet, TaskSetRecipe
 from patchgym.tasks.build import Progress, build_task_set
+from patchgym.tasks.ledger import Ledger, Settled
 from patchgym.tasks.proof.hiding import function_of
+from patchgym.tasks.recipe import BugSettings
 from patchgym.tasks.sources.candidates import changed_functions
 from tests.tasks.minipack import FIXED, SOURCE, mini_catalog
 from tests.workshop import here, need_namespaces
 
+FLAKY = "tests/test_scale.py::test_flaky"
 OPERATORS = ("arithmetic", "boundary", "comparison", "negate_condition", "swap_arguments", "wrong_return")
 RECIPE = TaskSetRecipe(
     name="mini",
@@ -28,8 +31,7 @@ RECIPE = TaskSetRecipe(
     train_per_release=2,
     heldout_per_release=1,
     heldout_functions=0.5,
-    operators=OPERATORS,
-    tries_per_task=4,
+    bugs=BugSettings(operators=OPERATORS, tries_per_task=4),
     proof_runs=2,
 )
 
@@ -85,17 +87,17 @@ def test_every_task_is_proved(built: TaskSet) -> None:
 
 
 def test_the_funnel_accounts_for_every_candidate(built: TaskSet) -> None:
-    funnel = built.manifest.funnel
-    dropped = sum(count for reason, count in funnel.items() if reason.startswith("dropped_"))
-    assert funnel["candidates"] == funnel["written"] + funnel.get("spare", 0) + dropped
-    assert funnel["written"] == len(built.tasks)
-    assert dropped >= 1  # the release pair that mends nothing
+    manifest = built.manifest
+    assert manifest.funnel["candidates"] == len(built.tasks) + sum(manifest.dropped.values())
+    assert manifest.funnel["written"] == len(built.tasks)
+    assert list(manifest.funnel.values()) == sorted(manifest.funnel.values(), reverse=True)
+    assert manifest.dropped["survived"] >= 1  # the release pair that mends nothing
 
 
 def test_a_flaky_test_decides_nothing(built: TaskSet) -> None:
     for task in built.tasks:
         assert "tests/test_scale.py::test_spread" in (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
-        assert "tests/test_scale.py::test_flaky" not in (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
+        assert FLAKY not in (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
 
 
 def test_hidden_tests_are_only_in_the_hidden_files(built: TaskSet) -> None:
@@ -161,7 +163,10 @@ def test_the_same_recipe_makes_the_same_tasks_however_many_run_at_once(built: Ta
 @pytest.mark.network
 def test_a_pinned_package_from_the_index_makes_proved_tasks(tmp_path: Path) -> None:
     recipe = TaskSetRecipe(
-        train=("uritemplate==4.2.0",), pairs=("parse==1.22.3..1.22.4",), train_per_release=1, operators=OPERATORS
+        train=("uritemplate==4.2.0",),
+        pairs=("parse==1.22.3..1.22.4",),
+        train_per_release=1,
+        bugs=BugSettings(operators=OPERATORS),
     )
     need_namespaces()
     objects_seen: list[NamespaceSandboxes] = []
@@ -182,22 +187,48 @@ def test_a_pinned_package_from_the_index_makes_proved_tasks(tmp_path: Path) -> N
 
 
 def test_where_nothing_becomes_a_task_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'written': 0"):
+    with pytest.raises(DataError, match="'survived': 1"):
         build(TaskSetRecipe(pairs=("same==1.0..1.1",), proof_runs=2), tmp_path / "set")
-    assert not [path for path in tmp_path.iterdir() if "set" in path.name]
+    assert not (tmp_path / "set").exists()
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
-    seen: list[str] = []
+def test_an_interrupted_build_goes_on_to_the_same_set(built: TaskSet, tmp_path: Path) -> None:
+    seen: list[int] = []
 
     def interrupt(stage: str, done: int, total: int) -> None:
-        seen.append(stage)
-        if seen.count("tasks") == 2:  # sandboxes are running
+        seen.append(done)
+        if stage == "tasks" and done == 2:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         build(RECIPE, tmp_path / "set", interrupt)
-    assert not [path for path in tmp_path.iterdir() if "set" in path.name]
+    assert not (tmp_path / "set").exists()
+    settled = (tmp_path / ".set.build" / "ledger.jsonl").read_bytes()
+    assert settled.count(b"\n") >= 2
+
+    build(RECIPE, tmp_path / "set")
+    again = TaskSet.load(tmp_path / "set")
+    assert not (tmp_path / ".set.build").exists()
+    assert [task.content_hash() for task in again.tasks] == [task.content_hash() for task in built.tasks]
+    assert again.manifest.dropped == built.manifest.dropped
+    kept = {line.task.id: line.task for line in map(Settled.model_validate_json, settled.splitlines()) if line.task}
+    assert kept
+    for task in again.tasks:  # what was proved before was not proved again
+        if task.id in kept:
+            assert task.validation == kept[task.id].validation
+
+
+def test_an_unfinished_build_of_another_recipe_is_named_and_kept(tmp_path: Path) -> None:
+    with Ledger(tmp_path / ".set.build", RECIPE.model_dump(mode="json")):
+        pass
+    with pytest.raises(ConfigError, match="These keys differ: seed"):
+        build(RECIPE.model_copy(update={"seed": 4}), tmp_path / "set")
+    assert (tmp_path / ".set.build" / "recipe.json").is_file()
+
+
+def test_two_builds_of_one_set_do_not_mix(tmp_path: Path) -> None:
+    with Ledger(tmp_path / ".set.build", RECIPE.model_dump(mode="json")), pytest.raises(UsageError, match="Another"):
+        build(RECIPE, tmp_path / "set")
 
 
 def test_a_set_is_never_written_over(tmp_path: Path) -> None:
@@ -208,7 +239,7 @@ def test_a_set_is_never_written_over(tmp_path: Path) -> None:
 
 def test_recipes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no operator swap_argument"):
-        build(RECIPE.model_copy(update={"operators": ("swap_argument",)}), tmp_path / "set")
+        build(RECIPE.model_copy(update={"bugs": BugSettings(operators=("swap_argument",))}), tmp_path / "set")
     with pytest.raises(ConfigError, match=r"mini==1\.0 is both for training and held out"):
         build(RECIPE.model_copy(update={"heldout": ("mini==1.0",)}), tmp_path / "set")
     with pytest.raises(ConfigError, match=r"pairs\.0"):

@@ -59,7 +59,7 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
             for problem in run.problems:
                 say(f"  {problem}")
             run.write_report("tasks.jsonl", "\n".join(task.to_line() for task in tasks.tasks))
-            report = ClosedLoop(settings, run, factory, source, train, heldout).go(tasks.manifest.funnel)
+            report = ClosedLoop(settings, run, factory, source, train, heldout).go(tasks.manifest)
             run.write_report("report.json", report.model_dump_json(indent=1))
     finally:
         asyncio.run(source.close())
@@ -83,15 +83,10 @@ def _built(recipe: TaskSetRecipe) -> Path:
 
 def show_report(report: LoopReport) -> None:
     """The report as tables, the verdict, and one command to go on with."""
-    funnel = report.funnel
-    dropped = ", ".join(
-        f"{count} {name.removeprefix('dropped_').replace('_', ' ')}"
-        for name, count in funnel.items()
-        if name.startswith("dropped_")
-    )
+    dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in report.dropped.items())
     show_line(
         f"\nTasks: {report.tasks['train']} to train on, {report.tasks['heldout']} held out, proved out of "
-        f"{funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
+        f"{report.funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
     )
     show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
     _show_rounds(report)

@@ -26,7 +26,8 @@ class RunManifest(VersionedRecord):
 class TaskSetManifest(VersionedRecord):
     """``taskset.json``: how a task set was made.
 
-    ``funnel`` counts candidates stage by stage, in order, ``dropped`` those that fell out, by the reason. ``flaky`` is
+    ``funnel`` counts candidates stage by stage, in order, ``dropped`` those that fell out, by the reason, ``refused``
+    what never was a candidate (commits that change no test, say). ``flaky`` is
     the ledger of tests whose outcomes did not agree over healthy runs, by revision; they decide nothing. ``sources``
     maps what was downloaded to its SHA-256. ``seconds`` is wall time, over all sittings.
     """
@@ -35,6 +36,7 @@ class TaskSetManifest(VersionedRecord):
     recipe: dict[str, JsonValue]
     funnel: dict[str, int]
     dropped: dict[str, int] = Field(default_factory=dict)
+    refused: dict[str, int] = Field(default_factory=dict)
     flaky: dict[str, dict[str, tuple[Outcome, ...]]] = Field(default_factory=dict)
     sources: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0

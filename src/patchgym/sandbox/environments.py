@@ -6,6 +6,7 @@ from the workspace. It is a virtual environment of an interpreter that this mach
 
 import ast
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -14,13 +15,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import uv
 
 from patchgym.content import cache_root, disk_errors, publish_directory
-from patchgym.errors import EnvironmentBuildError, OfflineError, PatchgymError, PrerequisiteError, StorageError
+from patchgym.errors import (
+    BuildFailure,
+    EnvironmentBuildError,
+    OfflineError,
+    PatchgymError,
+    PrerequisiteError,
+    StorageError,
+)
 from patchgym.records import Distribution, Environment
 
 _SECONDS = 600
@@ -30,6 +38,19 @@ _NETWORK = re.compile(
     r"network connectivity is disabled|error sending request|failed to fetch|could not connect|connection re(set|fused)"
     r"|dns error|timed out|client error \(connect\)|needs network|offline mode|--offline",
     re.IGNORECASE,
+)
+# What uv and the build backends under it say, in the order in which it counts: the cause stands before its effects.
+_COMPILERS = r"\S*(?:cc|\+\+|clang|rustc|cargo|cmake|gfortran)"
+_KINDS = (
+    (BuildFailure.HASH_MISMATCH, r"Hash mismatch"),
+    (BuildFailure.NO_UPLOAD_TIMES, r"is missing an upload date"),
+    (BuildFailure.NEEDS_BUILD, r"building from source is disabled"),
+    (BuildFailure.MISSING_SYSTEM_LIBRARY, r"fatal error: \S+: No such file|cannot find -l|cannot open shared object"),
+    (BuildFailure.COMPILER, rf"[Cc]ommand (?:\[)?'{_COMPILERS}'|{_COMPILERS}: (?:command )?not found"),
+    (BuildFailure.COMPILER, rf"No such file or directory: '{_COMPILERS}'|can't find Rust compiler"),
+    (BuildFailure.PYTHON_VERSION, r"Requires-Python|requires-python|does not satisfy Python|requires Python"),
+    (BuildFailure.BUILD_BACKEND, r"Failed to build|build backend returned an error|Failed to prepare"),
+    (BuildFailure.RESOLVER, r"No solution found|was not found in the package registry|unsatisfiable|no version of"),
 )
 # What pip's configuration says about the index, in the variables that uv reads.
 _FROM_PIP = {
@@ -49,7 +70,7 @@ def build_environment(environment: Environment, cache: Path | None = None) -> Pa
 
     Raises:
         EnvironmentBuildError: the lock does not resolve, a hash differs, a package does not build, or the lock would
-            install the package under test itself.
+            install the package under test itself; its ``kind`` says which.
         OfflineError: a package is neither cached nor within reach.
         PrerequisiteError: this machine has no such Python.
         StorageError: the cache cannot be written.
@@ -59,22 +80,51 @@ def build_environment(environment: Environment, cache: Path | None = None) -> Pa
         return _published(environment, uv_in)
 
 
-def lock_environment(requirements: Sequence[str], python: str, *, exclude_newer: str | None = None) -> str:
+def lock_environment(
+    requirements: Sequence[str],
+    python: str,
+    *,
+    exclude_newer: str | None = None,
+    builds: bool = False,
+    cache: Path | None = None,
+) -> str:
     """Resolve requirements to a lock: a requirements text with exact versions and hashes, for every platform and for
-    ``python`` (``major.minor``) and later. With ``exclude_newer`` (a date), as the index was then.
+    ``python`` (``major.minor``) and later. With ``exclude_newer`` (a day, which counts in whole), as the index was
+    then; that needs an index that tells upload times, as PyPI does. Without ``builds`` only wheels count, now
+    and when the lock is installed (it says so): building an sdist runs its code on this machine, outside any sandbox.
 
     Raises:
-        EnvironmentBuildError: there is no solution.
+        EnvironmentBuildError: there is no solution; its ``kind`` says of which sort.
         OfflineError: the index is out of reach.
     """
     command = ["pip", "compile", "--universal", "--generate-hashes", "--no-header", "--no-annotate"]
-    command += ["--python-version", python, "--index-strategy", "unsafe-best-match", "-"]
+    command += ["--no-python-downloads", "--python-version", python, "--index-strategy", "unsafe-best-match", "-"]
+    command += [] if builds else ["--only-binary", ":all:", "--emit-build-options"]
     if exclude_newer is not None:
         command += ["--exclude-newer", exclude_newer]
-    done = _Uv(cache_root()).run(command, stdin="\n".join(requirements))
+    done = _Uv(cache or cache_root()).run(command, stdin="\n".join(requirements))
     if done.returncode != 0:
         raise _failure(done.stderr, f"Cannot lock {', '.join(requirements)}", python)
     return done.stdout
+
+
+@lru_cache(maxsize=1)
+def installed_pythons() -> tuple[str, ...]:
+    """The CPython versions of this machine (``major.minor``), the running one first, then from new to old. Blocking.
+
+    Raises:
+        PrerequisiteError: uv is missing.
+    """
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    done = _Uv(cache_root()).run(
+        ["python", "list", "--only-installed", "--no-python-downloads", "--output-format", "json"]
+    )
+    versions = {(sys.version_info.major, sys.version_info.minor)}
+    for found in json.loads(done.stdout or "[]"):
+        if found.get("implementation") == "cpython" and found.get("variant", "default") == "default":
+            versions.add((found["version_parts"]["major"], found["version_parts"]["minor"]))
+    ordered = [f"{major}.{minor}" for major, minor in sorted(versions, reverse=True)]
+    return (running, *(version for version in ordered if version != running))
 
 
 class _Uv:
@@ -107,7 +157,9 @@ class _Uv:
             )
         except subprocess.TimeoutExpired as error:
             raise EnvironmentBuildError(
-                f"uv {command[0]} did not finish in {_SECONDS} s", mend="Run it again; what was fetched is kept."
+                f"uv {command[0]} did not finish in {_SECONDS} s",
+                mend="Run it again; what was fetched is kept.",
+                kind=BuildFailure.TIMEOUT,
             ) from error
         except FileNotFoundError as error:
             raise PrerequisiteError(
@@ -146,6 +198,7 @@ def _build(environment: Environment, scratch: Path, uv_in: _Uv) -> None:
             f"The lock installs {package.name}, which is the package under test",
             why="It would be tested from the environment, not from the workspace.",
             mend=f"Take {package.name} out of the lock.",
+            kind=BuildFailure.NEEDS_ITSELF,
         )
     # Packages that share a lock share its files.
     plain = _published(environment.model_copy(update={"distribution": None}), uv_in)
@@ -182,7 +235,8 @@ def _failure(stderr: str, what: str, python: str) -> PatchgymError:
             why=why,
             mend="Connect to a package index once (or set PIP_INDEX_URL); afterwards the cache serves it.",
         )
-    return EnvironmentBuildError(what, why=why, mend="Check the lock; lock_environment() makes one.")
+    kind = next((kind for kind, words in _KINDS if re.search(words, stderr)), BuildFailure.OTHER)
+    return EnvironmentBuildError(what, why=why, mend="Check the lock; lock_environment() makes one.", kind=kind)
 
 
 def _interpreter(python: str) -> str:

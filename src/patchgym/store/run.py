@@ -1,6 +1,5 @@
 """The run directory: the only code that knows where things lie in it."""
 
-import fcntl
 import json
 import os
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
 from patchgym.records import RunManifest, Step, Trajectory
 from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
+from patchgym.store.lock import lock_folder
 
 
 class Journal:
@@ -62,7 +62,7 @@ class RunDirectory:
             foreign = {entry.name for entry in path.iterdir()} - {"lock", "run.json.tmp"}
             if foreign and "run.json" not in foreign:
                 raise UsageError(f"{path} holds other files and no run", mend="Choose an empty folder for --out.")
-            lock = _locked(path)
+            lock = lock_folder(path)
             with ExitStack() as undo:
                 undo.callback(os.close, lock)
                 kept = _read_manifest(path) if (path / "run.json").is_file() else None
@@ -171,16 +171,6 @@ class RunDirectory:
                 self.problems.append(f"{where}: trajectory {trajectory.id} again; the first one counts")
                 continue
             self._trajectories[trajectory.id] = trajectory
-
-
-def _locked(path: Path) -> int:
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise UsageError(f"Another process writes to {path}", mend="Wait for it, or choose another --out.") from None
-    return lock
 
 
 def _read_manifest(path: Path) -> RunManifest:

@@ -1,33 +1,45 @@
-"""Building a task set: candidates from releases, drafted, proved, written. Every candidate is accounted for."""
+"""Building a task set: candidates from every source of the recipe, settled one by one, written all at once.
+
+Every candidate is accounted for, and what is known of it is kept in a folder beside the task set until that is written:
+a build that was interrupted goes on from there.
+"""
 
 import asyncio
 import hashlib
 import os
-import tempfile
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from patchgym.content import ObjectStore, disk_errors
-from patchgym.errors import ConfigError, DataError, SandboxError, UsageError
+from patchgym.errors import ConfigError, DataError, EnvironmentBuildError, UsageError
 from patchgym.records import Environment, Task, TaskSetManifest
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
+from patchgym.tasks.bugs.bug import Bug
 from patchgym.tasks.bugs.operators import OPERATORS
-from patchgym.tasks.proof.bench import Bench, Dropped, Healthy, run_healthy, together
-from patchgym.tasks.proof.draft import Rules, draft_task
-from patchgym.tasks.proof.prove import prove
+from patchgym.tasks.bugs.targets import PlanSettings, plan
+from patchgym.tasks.funnel import Funnel
+from patchgym.tasks.ledger import Ledger
+from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.recipe import TaskSetRecipe
-from patchgym.tasks.sources.candidates import Candidate, pair_candidate, plan_mutations, planted_candidate
+from patchgym.tasks.settle import Settler, Side, Workshop
+from patchgym.tasks.sources.candidates import Candidate, pair_candidate
+from patchgym.tasks.sources.git import GitSource
 from patchgym.tasks.sources.packages import Catalog
+from patchgym.tasks.sources.planted import planted_candidate
 from patchgym.tasks.sources.project import Revision
+from patchgym.tasks.sources.provide import Provider
+from patchgym.tasks.sources.releases import ReleaseSource
+from patchgym.tasks.sources.source import CandidateSource
 from patchgym.tasks.taskset import write_task_set
 
+_WAVE = 4
 Progress = Callable[[str, int, int], None]
 """Called with a stage (``sources``, ``tasks``), how much of it is done and how much there is."""
-Side = Literal["train", "heldout"]
 
 
 async def build_task_set(
@@ -39,48 +51,59 @@ async def build_task_set(
     catalog: Catalog | None = None,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> TaskSetManifest:
-    """Build the task set of ``recipe`` at ``out``, all at once: where it fails or is interrupted, nothing is there.
+    """Build the task set of ``recipe`` at ``out``. Until all of it is there, nothing is at ``out``; the work so far is
+    in the folder ``.NAME.build`` beside it, and the same call goes on from there.
 
-    The same recipe gives the same tasks, save for times. ``funnel`` of the manifest counts ``candidates``, those
-    ``written``, those that were ``spare``, and those dropped, as ``dropped_`` and the reason (see ``Dropped``).
+    The same recipe gives the same tasks, save for times. See ``patchgym.tasks.funnel`` for what the manifest counts.
 
     Raises:
-        UsageError: ``out`` exists, or a release is not pinned.
-        ConfigError: there is no such operator, or a release is on both sides.
-        OfflineError, PrerequisiteError, EnvironmentBuildError: sources or environments cannot be had.
+        UsageError: ``out`` exists, a release is not pinned, or another build is at work there.
+        ConfigError: there is no such operator, a release is on both sides, or what is there is of another recipe.
+        OfflineError, PrerequisiteError: sources or environments cannot be had.
         DataError: no candidate became a task.
         StorageError: the disk is full.
     """
     if out.exists():
         raise UsageError(f"{out} exists already", mend="Choose another place for the task set, or remove it.")
     _check(recipe)
-    with disk_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True)
-    with scratch as folder:
-        objects = ObjectStore(Path(folder, "work"))
-        releases = await _load_all(recipe, objects, catalog or Catalog(), on_progress)
-        cores = recipe.concurrency or len(os.sched_getaffinity(0))
-        work = _Build(recipe, releases, Bench(factory_for(objects), objects, build, cores), on_progress)
+    with Ledger(out.with_name(f".{out.name}.build"), recipe.model_dump(mode="json")) as ledger:
+        objects = ledger.objects
+        catalog = catalog or Catalog()
+        revisions = await _load_all(recipe, objects, catalog, on_progress)
+        bench = Bench(factory_for(objects), objects, build, recipe.concurrency or len(os.sched_getaffinity(0)))
+        shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {})
+        work = _Build(shop, revisions, on_progress)
         tasks = await work.run()
         if not tasks:
-            raise DataError("No candidate became a task", why=f"What became of them: {dict(work.funnel)}.")
+            raise DataError("No candidate became a task", why=f"What became of them: {shop.funnel.dropped}.")
         manifest = TaskSetManifest(
             name=recipe.name,
             recipe=recipe.model_dump(mode="json"),
-            funnel=dict(sorted(work.funnel.items())),
+            funnel=shop.funnel.stages,
+            dropped=shop.funnel.dropped,
+            refused=dict(shop.funnel.refused.most_common()),
+            flaky=dict(sorted(shop.flaky.items())),
+            sources={**{name: catalog.pin(name).sha256 for name in sorted(revisions)}, **work.pins},
+            seconds=round(ledger.seconds, 1),
             created_at=datetime.now(UTC),
         )
-        finished = Path(folder, "set")
+        finished = ledger.folder / "set"
         with disk_errors(out):
-            finished.mkdir(mode=0o755)
+            _empty(finished)
             write_task_set(finished, manifest, tasks, objects)
             finished.rename(out)
+        ledger.clear()
     return manifest
 
 
+def _empty(folder: Path) -> None:
+    """A new folder in place of one that a build left when it was killed while writing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o755)
+
+
 def _check(recipe: TaskSetRecipe) -> None:
-    unknown = sorted(set(recipe.operators) - OPERATORS.keys())
+    unknown = sorted(set(recipe.bugs.operators) - OPERATORS.keys())
     if unknown:
         raise ConfigError(f"There is no operator {unknown[0]}", why=f"Operators: {', '.join(OPERATORS)}.")
     training = {*recipe.train, *(old for old, _ in map(_ends, recipe.pairs))}
@@ -117,106 +140,125 @@ def _ends(pair: str) -> tuple[str, str]:
 
 
 class _Build:
-    """One build under way: its funnel and its progress."""
+    """One build under way: every source of the recipe, and how far it is."""
 
-    def __init__(
-        self, recipe: TaskSetRecipe, releases: dict[str, Revision], bench: Bench, on_progress: Progress
-    ) -> None:
-        self.funnel: Counter[str] = Counter(candidates=0, written=0)
-        self._recipe, self._releases, self._bench, self._on_progress = recipe, releases, bench, on_progress
-        self._rules = Rules(recipe.max_failing_tests, recipe.test_seconds, recipe.limits, recipe.seed)
-        self._pairs = [
-            pair_candidate(releases[old], releases[new], bench.objects) for old, new in map(_ends, recipe.pairs)
-        ]
-        names = [{releases[requirement].name for requirement in side} for side in (recipe.train, recipe.heldout)]
+    def __init__(self, shop: Workshop, revisions: dict[str, Revision], on_progress: Progress) -> None:
+        recipe, objects = shop.recipe, shop.bench.objects
+        self.pins: dict[str, str] = {}
+        self._shop, self._revisions, self._on_progress = shop, revisions, on_progress
+        self._settler = Settler(shop)
+        self._pairs = [pair_candidate(revisions[old], revisions[new], objects) for old, new in map(_ends, recipe.pairs)]
+        names = [{revisions[requirement].name for requirement in side} for side in (recipe.train, recipe.heldout)]
         self._shared = names[0] & names[1]
         self._wanted = (
             len(recipe.pairs)
             + len(recipe.train) * recipe.train_per_release
             + len(recipe.heldout) * recipe.heldout_per_release
+            + (len(recipe.repositories) + len(recipe.histories)) * recipe.commits
         )
         self._ready = 0
 
     async def run(self) -> list[Task]:
-        """Every proved task, in the recipe's order."""
+        """Every task, in the recipe's order."""
         self._on_progress("tasks", 0, self._wanted)
-        recipe = self._recipe
+        recipe = self._shop.recipe
         work = [self._from_pair(pair) for pair in self._pairs]
-        work += [self._from_release(self._releases[name], "train", recipe.train_per_release) for name in recipe.train]
-        work += [
-            self._from_release(self._releases[name], "heldout", recipe.heldout_per_release) for name in recipe.heldout
-        ]
+        work += [self._from_history(GitSource(place)) for place in recipe.repositories]
+        work += [self._from_history(ReleaseSource(name, most=recipe.commits)) for name in recipe.histories]
+        work += [self._planted(name, "train", recipe.train_per_release) for name in recipe.train]
+        work += [self._planted(name, "heldout", recipe.heldout_per_release) for name in recipe.heldout]
         tasks = [task for found in await together(work) for task in found]
-        self.funnel["written"] = len(tasks)
+        for _ in tasks:
+            self._shop.funnel.write()
         return tasks
 
     async def _from_pair(self, pair: Candidate) -> list[Task]:
-        healthy = await self._healthy(pair.revision, pair.healthy)
-        task = await self._try(pair, healthy, "train")
-        if task is None:
-            return []
-        self._accept()
-        return [task]
+        task = await self._settler.settle(pair, "train")
+        return [self._accept(task)] if task is not None else []
 
-    async def _from_release(self, revision: Revision, side: Side, wanted: int) -> list[Task]:
-        """Up to ``wanted`` tasks, at most one a function. Candidates run in waves whose size depends on results alone,
-        so that the outcome does not depend on how fast they run."""
-        healthy = await self._healthy(revision, revision.tree)
-        planned = await asyncio.to_thread(
-            plan_mutations,
-            revision,
-            self._bench.objects,
-            operators=self._recipe.operators,
-            max_function_lines=self._recipe.max_function_lines,
-            seed=self._recipe.seed,
-        )
-        waiting = [(name, mutation) for name, mutation in planned if self._belongs(revision, name, side)]
-        found: dict[frozenset[str], Task] = {}
-        left = wanted * self._recipe.tries_per_task
-        while len(found) < wanted and left > 0:
-            waiting = [(name, mutation) for name, mutation in waiting if frozenset({name}) not in found]
-            count = min(left, max(2, wanted - len(found)))
-            wave = [planted_candidate(revision, self._bench.objects, *each) for each in waiting[:count]]
-            del waiting[:count]
+    async def _from_history(self, source: CandidateSource) -> list[Task]:
+        """A task of each candidate that makes one, of the first ``commits``."""
+        candidates = source.candidates(self._shop.bench.objects)
+        found: list[Task] = []
+        left = self._shop.recipe.commits
+        while left > 0:
+            wave = await asyncio.to_thread(list, islice(candidates, min(left, _WAVE)))
             if not wave:
                 break
             left -= len(wave)
-            results = await together(self._try(candidate, healthy, side) for candidate in wave)
-            for candidate, task in zip(wave, results, strict=True):
-                if task is not None and len(found) < wanted and candidate.functions not in found:
-                    found[candidate.functions] = task
-                    self._accept()
-                elif task is not None:
-                    self.funnel["spare"] += 1
-        return list(found.values())
+            settled = await together(self._settler.settle(candidate, "train") for candidate in wave)
+            found += [self._accept(task) for task in settled if task is not None]
+        self._shop.funnel.refused.update(source.refused)
+        if isinstance(source, ReleaseSource):
+            self.pins |= {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+        return found
 
-    async def _healthy(self, revision: Revision, tree: str) -> Healthy:
-        return await run_healthy(self._bench, tree, revision.environment, revision.project, self._recipe.proof_runs)
-
-    async def _try(self, candidate: Candidate, healthy: Healthy, side: Side) -> Task | None:
-        self.funnel["candidates"] += 1
+    async def _planted(self, requirement: str, side: Side, wanted: int) -> list[Task]:
+        """Up to ``wanted`` tasks with planted bugs. Candidates run in waves whose size depends on results alone, so
+        that the outcome does not depend on how fast they run."""
+        recipe, revision = self._shop.recipe, self._revisions[requirement]
         try:
-            draft = await draft_task(candidate, healthy, self._bench, self._rules, side)
-            return await prove(draft, self._bench, self._recipe.proof_runs)
-        except Dropped as dropped:
-            self.funnel[f"dropped_{dropped.reason}"] += 1
-        except SandboxError:
-            self.funnel["dropped_infra_error"] += 1
-        finally:
-            self._on_progress("tasks", self._ready, self._wanted)
-        return None
+            healthy = await self._settler.healthy(revision, revision.tree)
+        except EnvironmentBuildError as error:
+            self._settler.refuse(error)
+            return []
+        bugs = await asyncio.to_thread(
+            plan, revision, self._shop.bench.objects, healthy.coverage, self._plan_settings(), recipe.seed
+        )
+        found: list[Task] = []
+        made: Counter[str] = Counter()
+        waiting = self._usable(bugs, revision, side, made)
+        left = wanted * recipe.bugs.tries_per_task
+        while len(found) < wanted and left > 0:
+            count = min(left, max(2, wanted - len(found)))
+            planned = await asyncio.to_thread(list, islice(waiting, count))
+            if not planned:
+                break
+            left -= len(planned)
+            wave = [planted_candidate(revision, self._shop.bench.objects, bug) for bug in planned]
+            results = await together(self._settler.settle(candidate, side) for candidate in wave)
+            for candidate, task in zip(wave, results, strict=True):
+                if task is None:
+                    self._on_progress("tasks", self._ready, self._wanted)
+                elif len(found) < wanted and self._room(candidate.functions, made):
+                    made.update(candidate.functions)
+                    found.append(self._accept(task))
+                else:
+                    self._shop.funnel.drop("spare")
+        return found
 
-    def _accept(self) -> None:
+    def _plan_settings(self) -> PlanSettings:
+        recipe = self._shop.recipe
+        return PlanSettings(
+            operators=recipe.bugs.operators,
+            max_function_lines=recipe.bugs.max_function_lines,
+            per_function=recipe.bugs.per_function * recipe.bugs.tries_per_task,
+            most_failing_tests=recipe.max_failing_tests,
+            removals=recipe.bugs.removals,
+            combined=recipe.bugs.combined,
+        )
+
+    def _usable(self, bugs: Iterator[Bug], revision: Revision, side: Side, made: Counter[str]) -> Iterator[Bug]:
+        """Bugs of functions that belong to ``side`` and of which more tasks are wanted."""
+        for bug in bugs:
+            if all(self._belongs(revision, name, side) for name in bug.functions) and self._room(bug.functions, made):
+                yield bug
+
+    def _room(self, functions: Iterable[str], made: Counter[str]) -> bool:
+        return all(made[name] < self._shop.recipe.bugs.per_function for name in functions)
+
+    def _accept(self, task: Task) -> Task:
         self._ready += 1
         self._on_progress("tasks", self._ready, self._wanted)
+        return task
 
     def _belongs(self, revision: Revision, function: str, side: Side) -> bool:
         """Whether a function may be broken for ``side``: no function is on both, whatever the release."""
         if revision.name not in self._shared:
             mine = True
         else:
-            digest = hashlib.sha256(f"{self._recipe.seed}/{revision.name}/{function}".encode()).digest()
-            held_out = int.from_bytes(digest[:4]) / 2**32 < self._recipe.heldout_functions
+            digest = hashlib.sha256(f"{self._shop.recipe.seed}/{revision.name}/{function}".encode()).digest()
+            held_out = int.from_bytes(digest[:4]) / 2**32 < self._shop.recipe.heldout_functions
             mine = held_out == (side == "heldout")
         fixed = {name for pair in self._pairs if pair.revision.name == revision.name for name in pair.functions}
         return mine and (side == "train" or function not in fixed)

@@ -41,6 +41,11 @@ REASONS: dict[str, tuple[Stage, str]] = {
 """Why a candidate is no task: the stage that it does not get through, and what the reason means."""
 
 
+def meaning_of(reason: str) -> str:
+    """What a reason means, in a line; a kind of failure to build is told of where it is defined."""
+    return REASONS[reason][1] if reason in REASONS else "no environment in which the suite passes"
+
+
 class Dropped(Exception):
     """A candidate is no task. ``reason`` is one of ``REASONS``, or with ``stage`` the kind of a failure to build an
     environment."""
@@ -52,9 +57,11 @@ class Dropped(Exception):
 
 
 class Funnel:
-    """Counts candidates as they come through or fall out."""
+    """Counts candidates as they come through or fall out. ``refused`` counts what never was a candidate: commits and
+    releases that change no source or no test, say."""
 
     def __init__(self) -> None:
+        self.refused: Counter[str] = Counter()
         self._written = 0
         self._dropped: Counter[tuple[Stage, str]] = Counter()
 

@@ -1,6 +1,6 @@
 """What a task set is made of: the ``[tasks]`` section of a recipe."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -11,14 +11,33 @@ ReleaseName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+$")]
 PairName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+\.\.[^=]+$")]
 
 
+class BugSettings(Settings):
+    """Which bugs are planted. ``operators`` (none: all) are those of ``patchgym.tasks.bugs.operators``; ``removals``
+    and ``combined`` are the shares of bugs that take a function's body out and of two or three bugs at once;
+    ``per_function`` bounds the tasks made of one function; ``tries_per_task`` the candidates run for each task wanted.
+    """
+
+    operators: tuple[str, ...] = ()
+    max_function_lines: int = Field(default=80, ge=0)
+    per_function: int = Field(default=1, ge=1)
+    removals: float = Field(default=0.0, ge=0.0, le=0.5)
+    combined: float = Field(default=0.0, ge=0.0, le=0.5)
+    tries_per_task: int = Field(default=6, ge=1)
+
+
 class TaskSetRecipe(Settings):
     """Settings of ``patchgym tasks build``.
 
     ``train`` and ``heldout`` name pinned releases (``name==version``) in which bugs are planted; a package may be on
     both sides with different releases, and then ``heldout_functions`` is the share of its functions that only held-out
-    tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made; they are training tasks. ``operators``
-    (none: all) are those of ``patchgym.tasks.bugs.operators``. ``tries_per_task`` bounds the candidates that are run
-    for each task wanted; ``test_seconds`` bounds every run of the tests. ``concurrency`` 0 means one sandbox a core.
+    tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made, ``repositories`` git paths or URLs whose
+    commits are mined, ``histories`` packages (``name`` or ``name==version``, the latest) whose successive releases are;
+    what comes of all three is for training. ``commits`` bounds the candidates of each history.
+
+    ``wording`` is how instructions are worded where nobody wrote one (``patchgym.tasks.proof.statement``).
+    ``max_failing_tests`` bounds the tests that a planted bug may fail; ``test_seconds`` every run of the tests;
+    ``proof_runs`` is how often each kind of run is repeated; ``mutants`` how many bugs are planted in each solution to
+    measure its tests (0: none). ``concurrency`` 0 means one sandbox a core.
     """
 
     name: str = "default"
@@ -26,14 +45,17 @@ class TaskSetRecipe(Settings):
     train: tuple[ReleaseName, ...] = ()
     heldout: tuple[ReleaseName, ...] = ()
     pairs: tuple[PairName, ...] = ()
+    repositories: tuple[str, ...] = ()
+    histories: tuple[str, ...] = ()
+    commits: int = Field(default=50, ge=1)
     train_per_release: int = Field(default=4, ge=0)
     heldout_per_release: int = Field(default=3, ge=0)
     heldout_functions: float = Field(default=0.4, gt=0.0, lt=1.0)
-    operators: tuple[str, ...] = ()
-    max_function_lines: int = Field(default=40, ge=0)
+    bugs: BugSettings = BugSettings()
+    wording: Literal["tests", "symptoms"] = "tests"
     max_failing_tests: int = Field(default=40, ge=2)
-    tries_per_task: int = Field(default=6, ge=1)
     test_seconds: float = Field(default=30.0, gt=0.0)
-    proof_runs: int = Field(default=2, ge=1)
+    proof_runs: int = Field(default=3, ge=1)
+    mutants: int = Field(default=0, ge=0)
     concurrency: int = Field(default=0, ge=0)
     limits: Limits = Limits(turns=8, tokens=1200, seconds=300.0, command_seconds=30.0, output_bytes=1600)

@@ -6,6 +6,10 @@ from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
     "build": "Make tasks and prove each one in the sandbox.",
+    "import": "Import a benchmark's rows or folders as a held-out task set.",
+    "export": "Write tasks as rows or folders of another format.",
+    "index": "Index benchmarks, and find what of a task set stands in them.",
+    "split": "Split a set in training and held-out tasks; what belongs together stays together.",
     "show": "List the tasks of a set, or show one as the agent sees it.",
 }
 

@@ -10,6 +10,7 @@ from patchgym.cli.recipe import LoopRecipe
 from patchgym.config import load_recipe
 from patchgym.records import TaskSetManifest
 from patchgym.tasks import TaskSetRecipe
+from patchgym.tasks.funnel import meaning_of
 
 
 @click.command()
@@ -18,12 +19,15 @@ from patchgym.tasks import TaskSetRecipe
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the task set is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(recipe: str, overrides: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Make tasks from pinned packages and prove each one in the sandbox."""
+    """Make tasks and prove each one in the sandbox.
+
+    A build that was interrupted goes on with the same command.
+    """
     manifest = build_watched(load_recipe(LoopRecipe, recipe, overrides).tasks, out)
     if as_json:
         show_json(manifest)
     else:
-        show_funnel(manifest)
+        show_funnel(manifest, out)
         show_line(f"\nWritten to {out}. Next: patchgym rollout {out} --policy gold --out runs/gold")
 
 
@@ -56,13 +60,22 @@ def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:
             factory.close()
 
 
-def show_funnel(manifest: TaskSetManifest) -> None:
-    """The funnel as a table: what became of every candidate."""
-    rows = [(name.replace("_", " "), str(count)) for name, count in _ordered(manifest.funnel)]
-    show_table("What became of the candidates", ("outcome", "count"), rows)
-
-
-def _ordered(funnel: dict[str, int]) -> list[tuple[str, int]]:
-    first = [name for name in ("candidates", "written", "spare") if name in funnel]
-    rest = sorted(name for name in funnel if name not in first)
-    return [(name, funnel[name]) for name in [*first, *rest]]
+def show_funnel(manifest: TaskSetManifest, path: Path) -> None:
+    """What became of every candidate, stage by stage, and what a task cost."""
+    total = max(manifest.funnel.get("candidates", 0), 1)
+    stages = [(name.replace("_", " "), str(count), f"{count / total:.0%}") for name, count in manifest.funnel.items()]
+    show_table("Candidates that got through each stage", ("stage", "count", "share"), stages)
+    if manifest.dropped or manifest.refused:
+        show_table(
+            "Why the others did not",
+            ("reason", "count", "meaning"),
+            [(name.replace("_", " "), str(count), meaning_of(name)) for name, count in manifest.dropped.items()]
+            + [(name.replace("_", " "), str(count), "no candidate") for name, count in manifest.refused.items()],
+        )
+    written = max(manifest.funnel.get("written", 0), 1)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    flaky = sum(len(tests) for tests in manifest.flaky.values())
+    show_line(
+        f"{manifest.seconds:.0f} s, {manifest.seconds / written:.1f} s and {size / written / 1000:.0f} kB a task"
+        + (f"; {flaky} flaky tests decide nothing" if flaky else "")
+    )

@@ -15,6 +15,7 @@ from patchgym.tasks.proof.hiding import function_of
 from patchgym.testrun import Coverage, TestRun, coverage_tool, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
+_KEPT_SUITES = 64
 _T = TypeVar("_T")
 
 
@@ -85,6 +86,8 @@ class Bench:
         key = tree, environment.model_dump_json(), runs
         if key not in self._healthy:
             self._healthy[key] = asyncio.create_task(self._run_healthy(tree, environment, is_test, runs))
+            if len(self._healthy) > _KEPT_SUITES:  # of a long history; what is dropped is found out again
+                del self._healthy[next(iter(self._healthy))]
         return await asyncio.shield(self._healthy[key])
 
     async def _run_healthy(

@@ -13,7 +13,8 @@ from patchgym.tasks.funnel import Dropped
 from patchgym.tasks.proof.bench import Bench, Healthy
 from patchgym.tasks.proof.focus import focus
 from patchgym.tasks.proof.hiding import defined_functions, function_of, without_functions
-from patchgym.tasks.proof.instruction import frames_of, write_instruction
+from patchgym.tasks.proof.instruction import frames_of
+from patchgym.tasks.proof.statement import Wording, with_instruction
 from patchgym.tasks.sources.candidates import Candidate, text_of
 from patchgym.testrun import TestRun
 
@@ -21,12 +22,13 @@ from patchgym.testrun import TestRun
 @dataclass(frozen=True)
 class Rules:
     """What a task set asks of its tasks: the most tests that a planted bug may fail, the time-out and the limits that
-    the tasks carry, and the seed of every choice."""
+    the tasks carry, the seed of every choice, and how instructions are worded."""
 
     max_failing_tests: int
     test_seconds: float
     limits: Limits
     seed: int
+    wording: Wording = "tests"
 
 
 async def draft_task(
@@ -61,7 +63,7 @@ async def draft_task(
     task = Task(
         id=candidate.id,
         source=candidate.source,
-        instruction=write_instruction(revision.name, failures, revision.project.is_source),
+        instruction="",
         workspace=workspace,
         environment=revision.environment,
         tests=Tests(
@@ -80,6 +82,7 @@ async def draft_task(
         limits=rules.limits,
         split=split,
     )
+    task = with_instruction(task, candidate, failures, objects, rules.wording)
     return task.model_copy(update={"limits": _roomy(task, objects)})
 
 

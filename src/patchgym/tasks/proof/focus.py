@@ -52,6 +52,11 @@ def _noticing(old: str, new: str, tests_of: Callable[[Iterable[int]], frozenset[
     return found
 
 
+def touched_lines(old: str, new: str) -> frozenset[int]:
+    """The lines of ``new`` (from 1) that differ from ``old``; of a removal, those on either side."""
+    return frozenset(line for first, last in _changes(old, new) for line in range(first, last + 1))
+
+
 def _changes(old: str, new: str) -> Iterator[tuple[int, int]]:
     """Ranges of changed lines of ``new`` (from 1, both ends in); a removal counts as the lines on either side."""
     before, after = old.splitlines(), new.splitlines()

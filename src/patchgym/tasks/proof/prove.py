@@ -17,6 +17,7 @@ from patchgym.tasks.funnel import Dropped
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.focus import focus
 from patchgym.tasks.proof.hiding import function_of
+from patchgym.tasks.proof.weak import mutant_score
 from patchgym.testrun import TestRun
 
 _T = TypeVar("_T")
@@ -52,8 +53,9 @@ class _Evidence:
         return [[outcomes[test] for outcomes in kind if test in outcomes] for kind in kinds]
 
 
-async def prove_task(task: Task, bench: Bench, runs: int) -> Task:
-    """The task with its proof; which tests can notice the change is told by a healthy run of its solution.
+async def prove_task(task: Task, bench: Bench, runs: int, mutants: int = 0) -> Task:
+    """The task with its proof; which tests can notice the change is told by a healthy run of its solution. With
+    ``mutants``, up to so many bugs are planted in the solution to measure the tests.
 
     Raises:
         Dropped: it does not prove.
@@ -68,7 +70,11 @@ async def prove_task(task: Task, bench: Bench, runs: int) -> Task:
         return path in tests.visible_files or path in tests.hidden_files
 
     suite = await bench.healthy(healthy, task.environment, is_test, runs)
-    return await prove(task, bench, runs, focus(bench.objects, broken, healthy, suite.coverage, is_test))
+    proved = await prove(task, bench, runs, focus(bench.objects, broken, healthy, suite.coverage, is_test))
+    if not mutants or proved.validation is None:
+        return proved
+    score = await mutant_score(proved, bench, broken, healthy, suite, mutants)
+    return proved.model_copy(update={"validation": proved.validation.model_copy(update={"mutants": score})})
 
 
 async def prove(task: Task, runs_of: Runs, runs: int, noticing: frozenset[str] | None) -> Task:

@@ -2,24 +2,23 @@
 
 import ast
 import hashlib
-import random
-from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from patchgym.content import Entry, ObjectStore, diff_trees
-from patchgym.errors import DataError
 from patchgym.records import Difficulty, Source
-from patchgym.tasks.bugs.mutation import Mutation, mutations
+from patchgym.tasks.sources.changelog import changelog_entry
+from patchgym.tasks.sources.files import Files
 from patchgym.tasks.sources.packages import with_tests_of
-from patchgym.tasks.sources.project import Revision
+from patchgym.tasks.sources.project import Project, Revision
+from patchgym.tasks.sources.refusals import Refusal, Refused
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A task in the making. ``broken`` and ``healthy`` are trees with the same, whole test suite; ``gold_patch`` turns
     the first into the second; ``functions`` are ``path:qualified name`` of what it changes. ``statement`` is what
-    people wrote of the problem (an issue, a changelog entry, a commit message), as it was found, or empty.
+    people wrote of the problem (an issue, a changelog entry, a commit message), as it was found, or empty;
+    ``exercised`` the public name that leads to a planted bug.
     """
 
     id: str
@@ -30,83 +29,74 @@ class Candidate:
     gold_patch: str
     functions: frozenset[str]
     statement: str = ""
+    exercised: str = ""
     difficulty: Difficulty | None = None
 
 
-def plan_mutations(
-    revision: Revision, objects: ObjectStore, *, operators: Collection[str], max_function_lines: int, seed: int
-) -> list[tuple[str, Mutation]]:
-    """The bugs that can be planted in a release, each with its function (``path:qualified name``), in an order that
-    ``seed`` decides: one function after another, and in each the operator that was used least so far, so that the first
-    few differ as much as they can. Writes nothing."""
-    draw = random.Random(f"{seed}/{revision.label}")
-    by_function: dict[str, list[Mutation]] = {}
-    for path, entry in sorted(objects.entries(revision.tree).items()):
-        if revision.project.is_source(path):
-            try:
-                planned_here = mutations(text_of(objects, entry), operators, max_function_lines=max_function_lines)
-            except DataError:  # a template, or code for another Python
-                continue
-            for found in planned_here:
-                by_function.setdefault(f"{path}:{found.function}", []).append(found)
-    names = sorted(by_function)
-    draw.shuffle(names)
-    for name in names:
-        draw.shuffle(by_function[name])
-    used: Counter[str] = Counter()
-    planned: list[tuple[str, Mutation]] = []
-    while any(by_function.values()):
-        for name in names:
-            if by_function[name]:
-                chosen = min(by_function[name], key=lambda found: used[found.operator])
-                by_function[name].remove(chosen)
-                used[chosen.operator] += 1
-                planned.append((name, chosen))
-    return planned
+@dataclass(frozen=True)
+class Change:
+    """``broken``: the old tree with the new tests. ``healthy``: with the new sources too, at ``paths``. ``patch`` turns
+    the first into the second and touches ``functions`` (``path:qualified name``). ``tested`` says whether the tests
+    differ."""
+
+    broken: str
+    healthy: str
+    paths: tuple[str, ...]
+    patch: str
+    functions: frozenset[str]
+    tested: bool
 
 
-def planted_candidate(revision: Revision, objects: ObjectStore, function: str, found: Mutation) -> Candidate:
-    """The release with one bug planted in ``function`` (``path:qualified name``)."""
-    path = function.partition(":")[0]
-    mode = objects.entries(revision.tree)[path].mode
-    broken = objects.update_tree(revision.tree, {path: Entry(mode, objects.put(found.new_source.encode()))})
-    patch = diff_trees(objects, broken, revision.tree)
-    snippets = f"{found.old_snippet.strip()!r} became {found.new_snippet.strip()!r}"
-    source = Source(
-        kind="synthetic",
-        repo=revision.name,
-        version=revision.version,
-        base_commit=revision.tree,
-        license=revision.project.license,
-        change=f"{found.operator} at {path}:{found.line} in {found.function}: {snippets}",
-    )
-    key = f"{revision.label}-syn-{_short(patch)}"
-    return Candidate(key, revision, source, broken, revision.tree, patch, frozenset({function}))
+def change_between(
+    objects: ObjectStore, old: str, new: str, project: Project, *, most_files: int | None = None
+) -> Change:
+    """The change from the tree ``old`` to the tree ``new``, whose layout is ``project``. Only what lies among its
+    sources counts; documents and metadata stay as they were.
 
-
-def pair_candidate(old: Revision, new: Revision, objects: ObjectStore) -> Candidate:
-    """The fix that a release made: the old sources under the new tests. Only sources count as the fix; what else
-    changed between the two releases (documents, metadata) stays as it was."""
-    broken = with_tests_of(objects, old.tree, new.tree, new.project)
-    before, after = objects.entries(broken), objects.entries(new.tree)
-    is_source = new.project.is_source
-    changed = [path for path in objects.changed_paths(broken, new.tree) if is_source(path)]
+    Raises:
+        Refused: it changes more than ``most_files`` files of source (``too_big``); told before any is compared.
+    """
+    broken = with_tests_of(objects, old, new, project)
+    before, after = objects.entries(broken), objects.entries(new)
+    changed = [path for path in objects.changed_paths(broken, new) if project.holds(path)]
+    if most_files is not None and len(changed) > most_files:
+        raise Refused(Refusal.TOO_BIG, f"{len(changed)} files")
     healthy = objects.update_tree(broken, {path: after.get(path) for path in changed})
     functions: set[str] = set()
     for path in changed:
-        old_text, new_text = (text_of(objects, side[path]) if path in side else "" for side in (before, after))
-        functions |= {f"{path}:{name}" for name in changed_functions(old_text, new_text)}
+        if project.is_source(path):
+            texts = [text_of(objects, side[path]) if path in side else "" for side in (before, after)]
+            functions |= {f"{path}:{name}" for name in changed_functions(*texts)}
     patch = diff_trees(objects, broken, healthy)
+    return Change(broken, healthy, tuple(changed), patch, frozenset(functions), tested=broken != old)
+
+
+def pair_candidate(old: Revision, new: Revision, objects: ObjectStore, change: Change | None = None) -> Candidate:
+    """The fix that a release made: the old sources under the new tests. Only what lies among the sources counts as the
+    fix; what else changed between the two releases (documents, metadata) stays as it was. The statement is what the new
+    release's changelog says of it. ``change`` is what lies between the two, where it is known already."""
+    change = change or change_between(objects, old.tree, new.tree, new.project)
+    statement = changelog_entry(Files(objects, objects.entries(new.tree)), new.version)
     source = Source(
         kind="release_pair",
         repo=old.name,
         version=old.version,
         base_commit=old.tree,
         fix_commit=new.tree,
-        license=old.project.license,
+        license=old.project.license or None,
+        created_at=new.created_at,
+        statement="changelog" if statement else None,
         change=f"the sources of {new.version}",
     )
-    return Candidate(f"{old.label}-fix-{_short(patch)}", old, source, broken, healthy, patch, frozenset(functions))
+    return natural_candidate(old, source, change, statement)
+
+
+def natural_candidate(revision: Revision, source: Source, change: Change, statement: str) -> Candidate:
+    """The candidate that a change makes; its id says the revision and the patch."""
+    key = f"{revision.label}-fix-{_short(change.patch)}"
+    return Candidate(
+        key, revision, source, change.broken, change.healthy, change.patch, change.functions, statement=statement
+    )
 
 
 def text_of(objects: ObjectStore, entry: Entry) -> str:

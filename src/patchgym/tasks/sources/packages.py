@@ -4,9 +4,12 @@ import difflib
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+
+from pydantic import Field
 
 from patchgym.config import validated
 from patchgym.content import Entry, ObjectStore, Pin, fetch
@@ -17,11 +20,12 @@ from patchgym.tasks.sources.sdists import read_sdist
 
 
 class Package(Project):
-    """A project on PyPI with pinned releases: ``releases`` maps versions to the SHA-256 of their sdists, ``lock`` names
-    what the tests need (a file in ``locks/``)."""
+    """A project on PyPI with pinned releases: ``releases`` maps versions to the SHA-256 of their sdists, ``dates`` to
+    the days on which they came out, ``lock`` names what the tests need (a file in ``locks/``)."""
 
     lock: str
     releases: dict[str, str]
+    dates: dict[str, date] = Field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
@@ -81,14 +85,23 @@ class Catalog:
         """
         pin = self.pin(requirement)
         package = self._packages[pin.name]
-        tree, entry_points = read_sdist(self._fetch(pin), objects)
+        sdist = read_sdist(self._fetch(pin), objects)
+        entry_points = sdist.beside.get("entry_points.txt", "")
         environment = Environment(
             python=f"{sys.version_info.major}.{sys.version_info.minor}",
             lock=_data_file(f"locks/{package.lock}.txt"),
             distribution=Distribution(name=pin.name, version=pin.version, entry_points=entry_points),
             pythonpath=package.pythonpath,
         )
-        return Revision(name=pin.name, version=pin.version, project=package, tree=tree, environment=environment)
+        day = package.dates.get(pin.version)
+        return Revision(
+            name=pin.name,
+            version=pin.version,
+            project=package,
+            tree=sdist.tree,
+            environment=environment,
+            created_at=datetime.combine(day, time(), UTC) if day is not None else None,
+        )
 
 
 def with_tests_of(objects: ObjectStore, tree: str, tests: str, project: Project) -> str:

@@ -5,14 +5,17 @@ import io
 import os
 import re
 import tarfile
+from datetime import UTC, date, datetime
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from patchgym.content import ObjectStore, Pin, fetch
+from patchgym.content import ObjectStore, Pin, cache_root, fetch
 from patchgym.errors import DataError, OfflineError, UsageError
-from patchgym.tasks.sources.packages import Catalog, known_packages, with_tests_of
+from patchgym.tasks.sources.discover import discover
+from patchgym.tasks.sources.files import Files
+from patchgym.tasks.sources.packages import Catalog, Package, known_packages, with_tests_of
 from patchgym.tasks.sources.sdists import read_sdist
 from tests.tasks.minipack import mini_catalog, write_sdist
 
@@ -44,9 +47,10 @@ def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 
 def test_every_pinned_package_is_well_formed() -> None:
     packages = known_packages()
-    assert len(packages) >= 4
+    assert len(packages) >= 18
     for name, package in packages.items():
         assert package.license, name
+        assert package.dates.keys() == package.releases.keys(), name
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in package.releases.values())
         lock = resources.files("patchgym.tasks.sources").joinpath(f"locks/{package.lock}.txt").read_text()
         assert "pytest==" in lock
@@ -71,6 +75,38 @@ def test_the_tests_of_another_release_replace_the_old_ones(tmp_path: Path, objec
     assert mixed["tests/test_scale.py"] == objects.entries(new.tree)["tests/test_scale.py"]
 
 
+def test_a_pinned_release_carries_its_day(tmp_path: Path, objects: ObjectStore) -> None:
+    catalog = mini_catalog(tmp_path)
+    assert catalog.load("mini==1.0", objects).created_at is None
+    dated = Package(
+        license="MIT",
+        sources=("mini/",),
+        tests=("tests/",),
+        lock="pytest",
+        releases={"1.0": "0" * 64},
+        dates={"1.0": date(2024, 5, 6)},
+    )
+    write_sdist(tmp_path / "dated.tar.gz", {"mini/a.py": ""})
+    revision = Catalog({"mini": dated}, lambda pin: tmp_path / "dated.tar.gz").load("mini==1.0", objects)
+    assert revision.created_at == datetime(2024, 5, 6, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("name", known_packages())
+def test_what_is_pinned_of_a_layout_is_what_would_be_discovered(name: str, objects: ObjectStore) -> None:
+    """Of every release that lies in this machine's cache."""
+    package = known_packages()[name]
+    folders = [cache_root() / "downloads" / sha256 for sha256 in package.releases.values()]
+    archives = [path for folder in folders if folder.is_dir() for path in folder.glob("*.tar.gz")]
+    if not archives:
+        pytest.skip(f"LOUD SKIP: no release of {name} in the cache")
+    for path in archives:
+        sdist = read_sdist(path, objects)
+        found = discover(Files(objects, objects.entries(sdist.tree), sdist.beside)).project
+        assert all(place.startswith(found.sources) for place in package.sources), path.name
+        assert set(package.tests) <= set(found.tests), path.name
+        assert package.pythonpath[0] == found.pythonpath[0], path.name
+
+
 def test_unknown_releases_are_refused_with_what_there_is() -> None:
     with pytest.raises(UsageError, match="Did you mean parse=="):
         Catalog().pin("parze==1")
@@ -85,9 +121,9 @@ def test_entry_points_executables_and_junk(tmp_path: Path, objects: ObjectStore)
     script.mode = 0o755
     points = tarfile.TarInfo("top/x.egg-info/entry_points.txt")
     path = archive(tmp_path / "x.tar.gz", (script, b"#!"), (junk, b"0"), (points, b"[console_scripts]\n"))
-    tree, entry_points = read_sdist(path, objects)
-    assert {name: entry.mode for name, entry in objects.entries(tree).items()} == {"run.sh": 0o100755}
-    assert entry_points == "[console_scripts]\n"
+    sdist = read_sdist(path, objects)
+    assert {name: entry.mode for name, entry in objects.entries(sdist.tree).items()} == {"run.sh": 0o100755}
+    assert sdist.beside == {"entry_points.txt": "[console_scripts]\n"}
 
 
 @pytest.mark.parametrize("name", ["top/../../etc/passwd", "/etc/passwd", "top/a/../../../x"])
@@ -104,7 +140,7 @@ def test_links_and_devices_are_left_out(tmp_path: Path, objects: ObjectStore) ->
         member.type, member.linkname = kind, "/etc/passwd"
         members.append((member, b""))
     path = archive(tmp_path / "x.tar.gz", *members, (tarfile.TarInfo("top/a.py"), b"x"))
-    assert set(objects.entries(read_sdist(path, objects)[0])) == {"a.py"}
+    assert set(objects.entries(read_sdist(path, objects).tree)) == {"a.py"}
 
 
 def test_an_archive_of_too_many_files_is_refused(tmp_path: Path, objects: ObjectStore) -> None:

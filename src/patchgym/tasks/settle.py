@@ -1,0 +1,101 @@
+"""One candidate to its end: an environment, a draft, the proof. What it comes to is in the ledger before it counts."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from patchgym.errors import BuildFailure, EnvironmentBuildError, SandboxError
+from patchgym.records import Outcome, Task
+from patchgym.tasks.funnel import Dropped, Funnel, Stage
+from patchgym.tasks.gates.solution import answer_of
+from patchgym.tasks.gates.statement import statement_leaks
+from patchgym.tasks.ledger import Ledger
+from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.draft import Rules, draft_task
+from patchgym.tasks.proof.prove import prove_task
+from patchgym.tasks.recipe import TaskSetRecipe
+from patchgym.tasks.sources.candidates import Candidate
+from patchgym.tasks.sources.project import Revision
+from patchgym.tasks.sources.provide import Provider
+
+Side = Literal["train", "heldout"]
+_OF_THE_SUITE = frozenset({BuildFailure.SUITE_FAILS, BuildFailure.SUITE_HANGS})
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What a build works with."""
+
+    recipe: TaskSetRecipe
+    bench: Bench
+    provider: Provider
+    ledger: Ledger
+    funnel: Funnel
+    flaky: dict[str, dict[str, tuple[Outcome, ...]]]
+
+
+class Settler:
+    """Settles candidates, each once: one that is in the ledger is not run again."""
+
+    def __init__(self, shop: Workshop) -> None:
+        recipe = shop.recipe
+        self._shop = shop
+        self._rules = Rules(recipe.max_failing_tests, recipe.test_seconds, recipe.limits, recipe.seed, recipe.wording)
+
+    async def healthy(self, revision: Revision, tree: str) -> Healthy:
+        """The whole suite of a healthy tree of a revision; tests that do not agree go into the ledger of flaky ones.
+
+        Raises:
+            EnvironmentBuildError: it does not pass.
+            SandboxError: a sandbox was lost.
+        """
+        shop = self._shop
+        found = await shop.bench.healthy(tree, revision.environment, revision.project.is_test, shop.recipe.proof_runs)
+        if found.flaky:
+            shop.flaky.setdefault(revision.label, {}).update(found.flaky)
+        return found
+
+    async def settle(self, candidate: Candidate, side: Side) -> Task | None:
+        """The candidate's task; None, and counted, where it makes none.
+
+        Raises:
+            OfflineError, PrerequisiteError, StorageError: this machine cannot go on.
+        """
+        ledger = self._shop.ledger
+        known = ledger.settled.get(candidate.id)
+        if known is None:
+            try:
+                known = ledger.settle(candidate.id, task=await self._made(candidate, side))
+            except Dropped as dropped:
+                known = ledger.settle(candidate.id, reason=dropped.reason, stage=dropped.stage)
+            except EnvironmentBuildError as error:
+                known = ledger.settle(candidate.id, reason=error.kind, stage=_stage(error.kind))
+            except SandboxError:  # not settled: it says nothing of the candidate, and a build that goes on tries again
+                self._shop.funnel.drop("infra_error")
+                return None
+        if known.task is None and known.reason is not None and known.stage is not None:
+            self._shop.funnel.drop(known.reason, Stage(known.stage))
+        return known.task
+
+    def refuse(self, error: EnvironmentBuildError) -> None:
+        """Count a code base that no candidate could be made of, because its suite does not run."""
+        self._shop.funnel.drop(error.kind, _stage(error.kind))
+
+    async def _made(self, candidate: Candidate, side: Side) -> Task:
+        shop = self._shop
+        if candidate.revision.needs is not None:
+            provided = await shop.provider.provide(candidate.revision, candidate.healthy)
+            candidate = replace(candidate, revision=provided.revision)
+        healthy = await self.healthy(candidate.revision, candidate.healthy)
+        draft = await draft_task(candidate, healthy, shop.bench, self._rules, side)
+        proved = await prove_task(draft, shop.bench, shop.recipe.proof_runs, shop.recipe.mutants)
+        self._gate(proved)
+        return proved
+
+    def _gate(self, task: Task) -> None:
+        """Hold a proved task against what the recipe asks of it."""
+        if statement_leaks(task.instruction, answer_of(task, self._shop.bench.objects)):
+            raise Dropped("leaks")
+
+
+def _stage(kind: BuildFailure) -> Stage:
+    return Stage.GOLD_PASSES if kind in _OF_THE_SUITE else Stage.ENVIRONMENT_BUILT
