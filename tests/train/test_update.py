@@ -69,7 +69,7 @@ def published(out: Path, report: UpdateReport) -> Path:
 def test_one_update_favours_the_rewarded_action(
     pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={})
     after = published(tmp_path, report)
     assert len(report.steps) == 1
     assert answer_logprob(after, cache, GOOD) > answer_logprob(model_dir, cache, GOOD) + 0.01
@@ -88,7 +88,7 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
     gentle = RL.model_copy(update={"learning_rate": 1e-3})
-    first = grpo(pair, start=str(model_dir), out=tmp_path, settings=gentle, cache=cache)
+    first = grpo(pair, start=str(model_dir), out=tmp_path, settings=gentle, cache=cache, trained_on={})
     place = published(tmp_path, first)
     info = read_checkpoint(place)
     assert (info.algorithm, info.step, info.version, info.base) == ("grpo", 1, first.version, str(model_dir))
@@ -101,7 +101,7 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     trainer_N = trained_logprobs(resumed, make_batch([row]))
     torch.testing.assert_close(trainer_N.sum().item(), answer_logprob(place, cache, GOOD), atol=1e-4, rtol=0)
 
-    second = grpo(pair, start=str(place), out=tmp_path, settings=gentle, cache=cache)
+    second = grpo(pair, start=str(place), out=tmp_path, settings=gentle, cache=cache, trained_on={})
     assert second.parent == first.version
     assert read_checkpoint(published(tmp_path, second)).step == 2
     assert second.trainable_parameters == first.trainable_parameters
@@ -116,14 +116,14 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
 
 
 def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache: Path, tmp_path: Path) -> None:
-    report = sft([demonstration()], start=str(model_dir), out=tmp_path, settings=SL, cache=cache)
+    report = sft([demonstration()], start=str(model_dir), out=tmp_path, settings=SL, cache=cache, trained_on={})
     after = published(tmp_path, report)
     assert len(report.steps) == 12
     assert report.loss_first == pytest.approx(math.log(258), abs=0.5)
     assert report.loss_last is not None
     assert report.loss_last < 4.0
     assert said_logprob(after, cache) > said_logprob(model_dir, cache) + 20
-    again = sft([demonstration()], start=str(after), out=tmp_path, settings=SL, cache=cache)
+    again = sft([demonstration()], start=str(after), out=tmp_path, settings=SL, cache=cache, trained_on={})
     assert again.loss_first is not None
     assert again.loss_first < report.loss_last
 
@@ -143,7 +143,7 @@ def test_groups_without_variance_publish_nothing_and_say_so(
     pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
     flat = [rewarded(one, reward=0.3) for one in pair]
-    report = grpo(flat, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    report = grpo(flat, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={})
     assert (report.version, report.gradient, report.steps) == (None, "zero", ())
     assert "no group has variance" in report.why
     assert (report.groups, report.zero_variance_groups, report.left_out) == (1, 1, {"zero_variance": 2})
@@ -152,7 +152,7 @@ def test_groups_without_variance_publish_nothing_and_say_so(
 
 def test_a_zero_gradient_names_its_cause(pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path) -> None:
     def why(trajectories: list[Trajectory]) -> str:
-        report = grpo(trajectories, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+        report = grpo(trajectories, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={})
         assert (report.gradient, report.version) == ("zero", None)
         return report.why
 
@@ -181,7 +181,7 @@ def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Pat
     before = [part.detach().clone() for part in model.parameters()]
     row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantage=0.0)
     idle = replace(row, trainable=(0, 0, 0))
-    report = train(RowSet(rows=(row, idle)), model, PolicyGradient(settings), settings, out=tmp_path)
+    report = train(RowSet(rows=(row, idle)), model, PolicyGradient(settings), settings, out=tmp_path, trained_on={})
     assert report.left_out == {"nothing_trainable": 1}
     assert (report.gradient, report.version, report.steps[0].gradient_norm) == ("zero", None, 0.0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
@@ -194,7 +194,7 @@ def test_the_same_seed_gives_the_same_bytes(
 
     def weights(place: str, seed: int) -> bytes:
         settings = RL.model_copy(update={"seed": seed, "rows_per_step": 2, "passes": 2, "learning_rate": 1e-3})
-        report = grpo(groups, start=str(model_dir), out=tmp_path / place, settings=settings, cache=cache)
+        report = grpo(groups, start=str(model_dir), out=tmp_path / place, settings=settings, cache=cache, trained_on={})
         assert len(report.steps) == 8
         return (published(tmp_path / place, report) / "adapter" / "adapter_model.safetensors").read_bytes()
 
@@ -226,7 +226,7 @@ def test_the_gradient_is_that_of_the_formula_however_rows_are_batched(
 ) -> None:
     """On rows of the model itself every ratio is 1, so the loss's gradient is that of -(sum of A log p) / tokens."""
     settings = RL.model_copy(update={"micro_batch_tokens": tokens, "normalise": "tokens"})
-    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache)
+    report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache, trained_on={})
     model = load_adapted(str(model_dir), settings, cache)
     total = torch.zeros(())
     for answer, advantage in ((GOOD, 0.5), (BAD, -0.5)):
@@ -242,12 +242,22 @@ def test_divergence_from_the_start_is_held_back_by_kl(
 ) -> None:
     def last_kl(weight: float) -> float:
         settings = RL.model_copy(update={"kl": weight, "passes": 4})
-        report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache)
+        report = grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache, trained_on={})
         assert report.steps[0].kl == pytest.approx(0.0, abs=1e-9)
         assert report.steps[-1].kl is not None
         return report.steps[-1].kl
 
     assert last_kl(10.0) < last_kl(1e-6)
+
+
+def test_a_checkpoint_remembers_the_tasks_of_every_update_behind_it(
+    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    first = grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={"one": ("n1", "f2")})
+    place = published(tmp_path, first)
+    shown = [demonstration()]
+    second = sft(shown, start=str(place), out=tmp_path, settings=SL, cache=cache, trained_on={"two": ("n3",)})
+    assert read_checkpoint(published(tmp_path, second)).trained_on == {"one": ("n1", "f2"), "two": ("n3",)}
 
 
 def test_a_time_limit_ends_the_update_between_steps(model_dir: Path, cache: Path, tmp_path: Path) -> None:
@@ -259,6 +269,7 @@ def test_a_time_limit_ends_the_update_between_steps(model_dir: Path, cache: Path
         out=tmp_path,
         settings=settings,
         cache=cache,
+        trained_on={},
         on_step=lambda done, total, figures: seen.append((done, total)),
     )
     assert 1 <= len(report.steps) < 500
@@ -278,7 +289,12 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_rows(
     ]
     with pytest.raises(DivergenceError, match=r"loss is inf.*g\.1"):
         grpo(
-            [pair[0], rewarded(pair[1], steps=tuple(far))], start=str(model_dir), out=tmp_path, settings=RL, cache=cache
+            [pair[0], rewarded(pair[1], steps=tuple(far))],
+            start=str(model_dir),
+            out=tmp_path,
+            settings=RL,
+            cache=cache,
+            trained_on={},
         )
     assert not list(tmp_path.iterdir())
 
@@ -300,6 +316,7 @@ def test_rows_that_the_model_cannot_read_are_left_out(
         out=tmp_path,
         settings=settings,
         cache=cache,
+        trained_on={},
     )
     assert report.left_out == {"too_long": 1, "unknown_ids": 1}
     assert report.rows_used == 2
@@ -311,7 +328,7 @@ def test_rows_at_another_temperature_have_no_sampler_gap(model_dir: Path, cache:
         graded(sampled_steps(model, [(PROMPT, answer)], Sampling(temperature=0.5)), reward, at)
         for at, (answer, reward) in enumerate(((GOOD, 1.0), (BAD, 0.0)))
     ]
-    report = grpo(warm, start=str(model_dir), out=tmp_path, settings=RL, cache=cache)
+    report = grpo(warm, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={})
     assert report.sampler_gap is not None
     assert report.sampler_gap.largest < 1e-5
 
@@ -323,7 +340,7 @@ def test_an_interrupt_leaves_no_checkpoint(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, on_step=interrupt)
+        grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={}, on_step=interrupt)
     assert not list(tmp_path.iterdir())
 
 
@@ -347,7 +364,7 @@ def test_without_torch_it_says_what_to_install() -> None:
         "from patchgym.errors import PrerequisiteError",
         "from patchgym.train import GrpoSettings, SftSettings, grpo, sft",
         "for update, settings in ((sft, SftSettings()), (grpo, GrpoSettings())):",
-        "    try: update([], start='m', out=Path('out'), settings=settings)",
+        "    try: update([], start='m', out=Path('out'), settings=settings, trained_on={})",
         "    except PrerequisiteError as error: print(error.mend)",
     )
     assert printed == "Run: pip install 'patchgym[train]'\n" * 2
@@ -363,9 +380,9 @@ def test_a_full_disk_is_named_and_earlier_checkpoints_stay(model_dir: Path, cach
         f"out = Path({str(tmp_path)!r})",
         "for rank in (1, 64):",
         f"    model = load_adapted({str(model_dir)!r}, SftSettings(lora_rank=rank), Path({str(cache)!r}))",
-        "    try: print('published', publish_checkpoint(model, out, algorithm='sft', metrics={}).version[:6])",
+        "    try: print(publish_checkpoint(model, out, algorithm='sft', metrics={}, trained_on={}).version[:6])",
         "    except StorageError as error: print(error.why)",
         "print([path.name[:6] for path in out.iterdir()])",
         before=(str(find_bwrap()), "--dev-bind", "/", "/", "--size", "100000", "--tmpfs", str(tmp_path)),
     )
-    assert printed == "published sft-1-\nThe disk is full.\n['sft-1-']\n"
+    assert printed == "sft-1-\nThe disk is full.\n['sft-1-']\n"

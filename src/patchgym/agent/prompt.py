@@ -11,6 +11,7 @@ from patchgym.records import Action, Message, TaskView
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>|```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 _ROLE = "You fix a bug in a Python repository. Do not edit tests."
 
+_NATIVE = "Every answer is one tool call: look at the code, edit it, run the tests, and submit when they pass."
 _PLAIN = """Each turn, write one action. A value of several lines stands between <<< and >>>:
 tool: edit_file
 path: shop/cart.py
@@ -28,7 +29,7 @@ Tools:
 
 def opening(view: TaskView, *, native: bool) -> tuple[Message, ...]:
     """The system message and the instruction. With ``native`` the tools are told of by the endpoint itself."""
-    system = _ROLE if native else f"{_ROLE} {_PLAIN}" + "\n".join(_tool_line(name) for name in TOOLS)
+    system = f"{_ROLE} {_NATIVE}" if native else f"{_ROLE} {_PLAIN}" + "\n".join(_tool_line(name) for name in TOOLS)
     return (Message(role="system", content=system), Message(role="user", content=view.instruction))
 
 
@@ -66,7 +67,7 @@ def _written_call(content: str) -> Action:
             return Action(tool=name, arguments=arguments)
         case _:
             pass
-    raise ProtocolError("No tool call found: call one of the tools.")
+    raise ProtocolError(f"No tool call found: call one of the tools {', '.join(TOOLS)}.")
 
 
 def answers(message: Message, shown: str) -> tuple[Message, ...]:

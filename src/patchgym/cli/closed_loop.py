@@ -21,6 +21,8 @@ from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
+from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
+from patchgym.tasks.overlap.refuse import overlap_keys
 from patchgym.train import OnStep, UpdateReport, grpo, sft
 
 DEMONSTRATE, BASE, WARM, FINAL = "demonstrate", "eval-base", "eval-warm", "eval-final"
@@ -83,7 +85,12 @@ class ClosedLoop:
             "warm-start": self._update(
                 "warm-start",
                 lambda start, out, on_step: sft(
-                    solved, start=start, out=out, settings=recipe.warm_start, on_step=on_step
+                    solved,
+                    start=start,
+                    out=out,
+                    settings=recipe.warm_start,
+                    trained_on=self._keys(solved),
+                    on_step=on_step,
                 ),
             )
         }
@@ -130,8 +137,17 @@ class ClosedLoop:
     def _reinforce(self, name: str, found: Sequence[Trajectory]) -> UpdateReport:
         settings = self._recipe.grpo
         return self._update(
-            name, lambda start, out, on_step: grpo(found, start=start, out=out, settings=settings, on_step=on_step)
+            name,
+            lambda start, out, on_step: grpo(
+                found, start=start, out=out, settings=settings, trained_on=self._keys(found), on_step=on_step
+            ),
         )
+
+    def _keys(self, trajectories: Sequence[Trajectory]) -> dict[str, tuple[str, ...]]:
+        """What tells the overlap of the tasks that these trajectories are of."""
+        ids = {trajectory.task_id for trajectory in trajectories}
+        tasks = [task for task in self._train if task.id in ids]
+        return {found.id: overlap_keys(found) for found in fingerprint_tasks(tasks, self._run.objects)}
 
     def _update(self, name: str, make: Callable[[str, Path, OnStep], UpdateReport]) -> UpdateReport:
         """The update of that name, made now or before, and its version taken into use."""

@@ -1,5 +1,6 @@
 """``patchgym eval``: a policy on held-out tasks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -8,9 +9,13 @@ from patchgym.cli.console import number, show_json, show_line, show_table
 from patchgym.cli.rollout import PHASE, rollout
 from patchgym.cli.workshop import chosen_tasks, policy_options
 from patchgym.evaluate import EvalReport, FailureType, evaluate
+from patchgym.policy.models import read_checkpoint
+from patchgym.records import Task
 from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
+from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
+from patchgym.tasks.overlap.refuse import refuse_trained
 
 
 @click.command()
@@ -35,6 +40,7 @@ def command(
     tasks = TaskSet.load(taskset)
     chosen = chosen_tasks(tasks, split, ids)
     settings = RolloutSettings(concurrency=concurrency, temperature=temperature, max_tokens=max_tokens)
+    _refuse_trained(policy, chosen, tasks)
     options = PolicyOptions(base_url=base_url, native_tools=protocol == "native", batch=concurrency)
     rollout(tasks, chosen, policy, options, settings, samples, seed, out)
     report = evaluate(RunDirectory.read(out).phase(PHASE), chosen, seed=seed)
@@ -43,6 +49,14 @@ def command(
     else:
         show_eval({policy: report})
         show_line(f"\nThe run is in {out}.")
+
+
+def _refuse_trained(policy: str, tasks: Sequence[Task], source: TaskSet) -> None:
+    """A checkpoint is not measured on tasks that overlap those it was trained on."""
+    kind, _, path = policy.partition(":")
+    if kind == "local" and (Path(path) / "checkpoint.json").is_file():
+        trained_on = read_checkpoint(Path(path)).trained_on
+        refuse_trained(trained_on, fingerprint_tasks(tasks, source.objects))
 
 
 def show_eval(reports: dict[str, EvalReport]) -> None:

@@ -23,6 +23,8 @@ from patchgym.records import Task
 from patchgym.rollout import LocalSource, PolicyOptions
 from patchgym.sandbox import check_namespace
 from patchgym.tasks import TaskSet, TaskSetRecipe
+from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
+from patchgym.tasks.overlap.refuse import refuse_overlap
 
 _BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "<0.3"), (0.3, 0.9, "<0.9"), (0.9, 1.01, "1"))
 _NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
@@ -50,10 +52,11 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
     source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
     try:
         tasks = given or TaskSet.load(_built(settings.tasks))
-        train, heldout = tasks.split("train"), tasks.split("heldout")
+        train, heldout = _sides(tasks, settings.train_on_benchmarks)
         if not train or not heldout:
             why = f"It has {len(train)} and {len(heldout)}."
             raise DataError(f"{tasks.path} needs training and held-out tasks", why=why)
+        refuse_overlap(fingerprint_tasks(train, tasks.objects), fingerprint_tasks(heldout, tasks.objects))
         manifest = make_manifest("loop", settings.model_dump(mode="json"), [*train, *heldout], settings.seed)
         with opened_run(where, manifest, tasks.tasks, tasks) as run, sandboxes(run.objects) as factory:
             for problem in run.problems:
@@ -68,6 +71,22 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
     else:
         show_report(report)
     sys.exit(0 if report.judgement.sound else 1)
+
+
+def _sides(tasks: TaskSet, train_on_benchmarks: bool) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Training and held-out tasks. Tasks of benchmarks are trained on only where the recipe says so."""
+    benchmarks = {task.id for task in tasks.tasks if task.source.kind == "benchmark"}
+    if train_on_benchmarks:
+        train = tuple(task for task in tasks.tasks if task.split == "train" or task.id in benchmarks)
+        return train, tuple(task for task in tasks.tasks if task not in train)
+    marked = [task.id for task in tasks.split("train") if task.id in benchmarks]
+    if marked:
+        raise DataError(
+            f"{tasks.path} has {len(marked)} benchmark tasks to train on, the first {marked[0]}",
+            why="A policy that was trained on a benchmark can no longer be measured by it.",
+            mend="Hold them out, or say train_on_benchmarks = true in the recipe; the run's manifest records it.",
+        )
+    return tasks.split("train"), tasks.split("heldout")
 
 
 def _built(recipe: TaskSetRecipe) -> Path:

@@ -20,7 +20,8 @@ class LoopRecipe(Settings):
     """Everything that ``patchgym loop`` does, in the order in which it does it.
 
     ``rounds`` rounds of reinforcement learning take ``tasks_per_round`` training tasks each (turn by turn through the
-    set, smallest solution first) with ``samples`` samples of each.
+    set, smallest solution first) with ``samples`` samples of each. ``train_on_benchmarks`` lets it train on tasks that
+    come from a benchmark, which are held out otherwise; the run's manifest records it.
     """
 
     seed: int = 0
@@ -28,6 +29,7 @@ class LoopRecipe(Settings):
     rounds: int = Field(2, ge=0)
     tasks_per_round: int = Field(6, ge=1)
     samples: int = Field(4, ge=2)
+    train_on_benchmarks: bool = False
     tasks: TaskSetRecipe = TaskSetRecipe()
     rollout: RolloutSettings = RolloutSettings()
     reward: RewardSettings = RewardSettings()

@@ -21,6 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field
+
 from patchgym.content import Pin, cache_root, disk_errors, fetch, publish_directory
 from patchgym.errors import DataError, PrerequisiteError, UsageError
 from patchgym.policy.chat import Tokenizer
@@ -39,7 +41,9 @@ class CheckpointInfo(VersionedRecord):
     """``checkpoint.json``: a published policy version. The LoRA adapter lies beside it, in ``adapter/``.
 
     ``base`` is the model (a name or a path) that the adapter belongs on; ``parent`` the version it was trained from,
-    None where that was the base; ``step`` counts updates; ``metrics`` are those of the last one.
+    None where that was the base; ``step`` counts updates; ``metrics`` are those of the last one. ``trained_on`` maps
+    the ids of all tasks that went into the weights to what tells their overlap with others
+    (``patchgym.tasks.overlap.refuse.overlap_keys``).
     """
 
     version: str
@@ -48,6 +52,7 @@ class CheckpointInfo(VersionedRecord):
     algorithm: str
     step: int
     metrics: dict[str, float | None]
+    trained_on: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from patchgym.sandbox.environments import build_environment
 from patchgym.tasks.bugs.bug import Bug
 from patchgym.tasks.bugs.operators import OPERATORS
 from patchgym.tasks.bugs.targets import PlanSettings, plan
+from patchgym.tasks.cleaning import clean
 from patchgym.tasks.funnel import Funnel
 from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, together
@@ -168,9 +169,14 @@ class _Build:
         work += [self._planted(name, "train", recipe.train_per_release) for name in recipe.train]
         work += [self._planted(name, "heldout", recipe.heldout_per_release) for name in recipe.heldout]
         tasks = [task for found in await together(work) for task in found]
-        for _ in tasks:
+        if not tasks:
+            return []
+        kept, gone = await asyncio.to_thread(clean, tasks, self._shop.bench.objects, recipe.benchmarks)
+        for _, reason in gone:
+            self._shop.funnel.drop(reason)
+        for _ in kept:
             self._shop.funnel.write()
-        return tasks
+        return kept
 
     async def _from_pair(self, pair: Candidate) -> list[Task]:
         task = await self._settler.settle(pair, "train")

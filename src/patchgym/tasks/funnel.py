@@ -34,6 +34,7 @@ REASONS: dict[str, tuple[Stage, str]] = {
     "weak_tests": (Stage.CLEAR, "too many bugs planted in the solution go unnoticed"),
     "leaks": (Stage.CLEAN, "the instruction would tell the fix"),
     "duplicate": (Stage.CLEAN, "another task of the set has nearly the same solution"),
+    "overlap": (Stage.CLEAN, "a held-out task works on a version of the same function"),
     "contaminated": (Stage.CLEAN, "a benchmark holds it"),
     "license": (Stage.CLEAN, "its licence is not among those allowed"),
     "spare": (Stage.WRITTEN, "proved, but as many tasks as asked for were there already"),

@@ -34,6 +34,7 @@ class TaskSetRecipe(Settings):
     commits are mined, ``histories`` packages (``name`` or ``name==version``, the latest) whose successive releases are;
     what comes of all three is for training. ``commits`` bounds the candidates of each history.
 
+    ``benchmarks`` are files (indexes, rows, task sets) whose tasks must not be in the set.
     ``wording`` is how instructions are worded where nobody wrote one (``patchgym.tasks.proof.statement``).
     ``max_failing_tests`` bounds the tests that a planted bug may fail; ``test_seconds`` every run of the tests;
     ``proof_runs`` is how often each kind of run is repeated; ``mutants`` how many bugs are planted in each solution to
@@ -47,6 +48,7 @@ class TaskSetRecipe(Settings):
     pairs: tuple[PairName, ...] = ()
     repositories: tuple[str, ...] = ()
     histories: tuple[str, ...] = ()
+    benchmarks: tuple[str, ...] = ()
     commits: int = Field(default=50, ge=1)
     train_per_release: int = Field(default=4, ge=0)
     heldout_per_release: int = Field(default=3, ge=0)

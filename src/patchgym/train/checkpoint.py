@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import peft
@@ -14,12 +14,18 @@ from patchgym.train.model import AdaptedModel
 
 
 def publish_checkpoint(
-    model: AdaptedModel, out: Path, *, algorithm: str, metrics: Mapping[str, float | None]
+    model: AdaptedModel,
+    out: Path,
+    *,
+    algorithm: str,
+    metrics: Mapping[str, float | None],
+    trained_on: Mapping[str, Sequence[str]],
 ) -> CheckpointInfo:
     """Write the adapter as a checkpoint directory ``out / version`` and return what its ``checkpoint.json`` says.
 
     The version is ``ALGORITHM-STEP-HASH``, with the first 8 hex digits of the SHA-256 of the adapter's weights file;
-    the parent is the version that the model was loaded as. The optimizer's state is not kept.
+    the parent is the version that the model was loaded as. The optimizer's state is not kept. ``trained_on`` are the
+    tasks of this update; those of the updates before it stay on record.
 
     Raises:
         StorageError: the disk is full or not writable. Nothing is left of the failed try, and earlier checkpoints
@@ -35,6 +41,7 @@ def publish_checkpoint(
         algorithm=algorithm,
         step=step,
         metrics=dict(metrics),
+        trained_on={**model.trained_on, **{task: tuple(keys) for task, keys in trained_on.items()}},
     )
     config = copy.deepcopy(model.peft_model.active_peft_config)
     config.inference_mode = True

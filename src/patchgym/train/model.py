@@ -6,7 +6,7 @@ dropout anywhere, so that trainer and sampler see one policy.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class AdaptedModel:
 
     ``body`` maps ids to last hidden states, ``head`` those to logits. ``version`` is that of the weights as loaded,
     ``step`` the number of updates that led to them, ``base`` the model to load underneath, ``max_context`` the
-    longest row that the model can read.
+    longest row that the model can read, ``trained_on`` the tasks in its weights (see ``CheckpointInfo``).
     """
 
     peft_model: peft.PeftModel
@@ -41,6 +41,7 @@ class AdaptedModel:
     step: int
     base: str
     max_context: int
+    trained_on: Mapping[str, tuple[str, ...]]
 
     @property
     def vocabulary(self) -> int:
@@ -68,10 +69,11 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
         ConfigError: ``lora_layers`` is more than the model has, or its logits are more than head times body.
     """
     loaded = load_model(start, merge_adapter=False, cache=cache)
-    step = 0
+    step, trained_on = 0, dict[str, tuple[str, ...]]()
     if isinstance(loaded.model, peft.PeftModel):
         adapted = loaded.model
-        step = read_checkpoint(resolve_model(start, cache)).step
+        info = read_checkpoint(resolve_model(start, cache))
+        step, trained_on = info.step, info.trained_on
         for name, parameter in adapted.named_parameters():
             parameter.requires_grad_("lora_" in name)
     else:
@@ -83,7 +85,17 @@ def load_adapted(start: str, settings: TrainSettings, cache: Path | None = None)
     body, head = causal.base_model, causal.get_submodule("lm_head") if hasattr(causal, "lm_head") else None
     if not isinstance(head, nn.Linear):
         raise _untrainable("it has no linear head")
-    model = AdaptedModel(adapted, body, head, loaded.tokenizer, loaded.version, step, loaded.base, loaded.max_context)
+    model = AdaptedModel(
+        peft_model=adapted,
+        body=body,
+        head=head,
+        tokenizer=loaded.tokenizer,
+        version=loaded.version,
+        step=step,
+        base=loaded.base,
+        max_context=loaded.max_context,
+        trained_on=trained_on,
+    )
     _check_short_cuts(model, causal)
     return model
 

@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,9 +31,11 @@ def train(
     settings: TrainSettings,
     *,
     out: Path,
+    trained_on: Mapping[str, Sequence[str]],
     on_step: OnStep | None = None,
 ) -> UpdateReport:
     """Make one update and publish it under ``out``. Where no gradient was there, nothing moves or is published.
+    ``trained_on`` goes on record with it.
 
     Raises:
         DivergenceError: a loss or a gradient is not finite; nothing is published.
@@ -58,7 +60,9 @@ def train(
         gap = gap or (step_gap if objective.algorithm == "grpo" else None)
     moved = any(step.gradient_norm > 0 for step in steps)
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
-    info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary) if moved else None
+    info = None
+    if moved:
+        info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary, trained_on=trained_on)
     return UpdateReport(
         algorithm=objective.algorithm,
         parent=model.version,

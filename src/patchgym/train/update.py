@@ -1,6 +1,6 @@
 """The two updates, from trajectories to a published checkpoint. torch loads when one of them is called."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,13 +17,16 @@ def sft(
     start: str,
     out: Path,
     settings: SftSettings,
+    trained_on: Mapping[str, Sequence[str]],
     cache: Path | None = None,
     on_step: OnStep | None = None,
 ) -> UpdateReport:
     """Teach a policy to act as in ``trajectories``, all of which the caller found worth imitating.
 
     ``start`` names a base model (a new adapter) or a checkpoint (its adapter goes on). The new checkpoint is the
-    directory ``out / report.version``; there is none where ``report.version`` is None.
+    directory ``out / report.version``; there is none where ``report.version`` is None. ``trained_on`` says which tasks
+    the trajectories are of, so that the checkpoint can be kept from evaluations that overlap them
+    (``patchgym.tasks.overlap.refuse.overlap_keys``).
 
     Raises:
         PrerequisiteError: the train extra is not installed.
@@ -37,7 +40,7 @@ def sft(
         from patchgym.train.trainer import train
     model = load_adapted(start, settings, cache)
     rows = imitation_rows(trajectories, ChatEncoder(model.tokenizer), max_length=settings.max_row_tokens)
-    return train(rows, model, Imitation(), settings, out=out, on_step=on_step)
+    return train(rows, model, Imitation(), settings, out=out, trained_on=trained_on, on_step=on_step)
 
 
 def grpo(
@@ -46,14 +49,15 @@ def grpo(
     start: str,
     out: Path,
     settings: GrpoSettings,
+    trained_on: Mapping[str, Sequence[str]],
     cache: Path | None = None,
     on_step: OnStep | None = None,
 ) -> UpdateReport:
     """Make a policy likelier to do what was rewarded above its group's mean, and less likely to do the rest.
 
-    ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``start`` and ``out`` are as
-    for ``sft``, and so are the errors. Where nothing can be learned (no group with variance, say) nothing is published
-    and the report says why.
+    ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``start``, ``out`` and
+    ``trained_on`` are as for ``sft``, and so are the errors. Where nothing can be learned (no group with variance, say)
+    nothing is published and the report says why.
     """
     with _train_extra():
         from patchgym.train.groups import policy_gradient_rows
@@ -62,7 +66,7 @@ def grpo(
         from patchgym.train.trainer import train
     rows = policy_gradient_rows(trajectories, max_length=settings.max_row_tokens, divide_by_std=settings.divide_by_std)
     model = load_adapted(start, settings, cache)
-    return train(rows, model, PolicyGradient(settings), settings, out=out, on_step=on_step)
+    return train(rows, model, PolicyGradient(settings), settings, out=out, trained_on=trained_on, on_step=on_step)
 
 
 @contextmanager

@@ -84,6 +84,12 @@ def test_at_the_threshold_nearly_every_pair_is_found() -> None:
     assert {(pair.first, pair.second) for pair in found} == {(2 * at, 2 * at + 1) for at in range(300)}
 
 
+def test_below_the_threshold_none_is_given() -> None:
+    draw = random.Random(3)
+    pairs = [pair_of(0.7, 60, draw) for _ in range(100)]
+    assert near_pairs([packed for pair in pairs for packed in pair]) == []
+
+
 @settings(deadline=None)
 @given(st.sets(st.text(max_size=3), min_size=1, max_size=12))
 def test_numpy_changes_nothing(features: set[str]) -> None:

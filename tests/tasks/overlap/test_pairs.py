@@ -43,8 +43,11 @@ def test_a_copied_patch_is_a_duplicate_wherever_it_lies() -> None:
 
 
 def test_the_same_small_change_in_another_function_is_no_duplicate() -> None:
-    first = bug("first", CHUNKS, "size < 1", "size <= 1")
-    second = bug("second", COUNT.replace("if cleaned and", "if size < 1 and"), "size < 1", "size <= 1")
+    guard = CHUNKS[CHUNKS.index('    """') : CHUNKS.index("    found")]
+    other = COUNT.replace("    counts = {}\n", guard + "    counts = {}\n")
+    first, second = bug("first", CHUNKS, "size < 1", "size <= 1"), bug("second", other, "size < 1", "size <= 1")
+    one, two = prints(first, second)
+    assert one.change == two.change
     assert reasons(first, second) == ([], [])
 
 
@@ -87,14 +90,17 @@ def test_the_same_issue_on_two_functions_is_none() -> None:
 
 def test_the_words_of_a_template_make_no_duplicates() -> None:
     """Tasks on many functions are told in one way; on one of them, two tasks fail other tests."""
-    told = "pkg has a bug. This test fails, please look into it and tell us what is wrong: {}. Fix the source."
+    told = (
+        "pkg has a bug that a user told of. Please look into it, find out what is wrong with it and mend the source, "
+        "not the tests; all of the other tests must go on to pass as they do now. This test fails: {}"
+    )
     many = [
         record(f"t{at}", f"def f{at}():\n    return {at}\n", f"def f{at}():\n    return -{at}\n", told=told.format(at))
         for at in range(8)
     ]
     two = [
-        bug("first", MERGE, "<=", "<", told=told.format("test_tie: assert 1 == 2")),
-        bug("second", MERGE, "left += 1", "left += 2", told=told.format("test_long: IndexError")),
+        bug("first", MERGE, "<=", "<", told=told.format("test_tie")),
+        bug("second", MERGE, "left += 1", "left += 2", told=told.format("test_long")),
     ]
     assert reasons(*many, *two)[0] == []
 

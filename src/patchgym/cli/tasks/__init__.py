@@ -5,6 +5,7 @@ import click
 from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
+    "audit": "Search tasks for leaks, missing proof and licences that are not allowed.",
     "build": "Make tasks and prove each one in the sandbox.",
     "import": "Import a benchmark's rows or folders as a held-out task set.",
     "export": "Write tasks as rows or folders of another format.",

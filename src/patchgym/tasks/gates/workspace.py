@@ -47,6 +47,12 @@ _MENDS: Mapping[str, str] = {
 }
 
 
+_MACHINE = (
+    "This machine's own Python has the package installed, and sandboxes show it: uninstall it there, run patchgym with "
+    "an interpreter that lacks it, or make tasks of another package."
+)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """How much one attack may take: wall ``seconds`` and ``bytes`` read. What is left unsearched is a finding."""
@@ -79,7 +85,7 @@ async def attack_workspace(
         )
     finally:
         await sandbox.close()
-    return _findings(task, result)
+    return _findings(task, result, built)
 
 
 def _secrets(task: Task, objects: ObjectStore, built: Path, bounds: Bounds) -> dict[str, object]:
@@ -102,13 +108,16 @@ def _secrets(task: Task, objects: ObjectStore, built: Path, bounds: Bounds) -> d
     }
 
 
-def _findings(task: Task, result: ExecResult) -> tuple[Finding, ...]:
+def _findings(task: Task, result: ExecResult, built: Path) -> tuple[Finding, ...]:
     found: list[Finding] = []
     unsearched = f"The search ended early ({result.ending}, exit code {result.exit_code})."
     for line in result.report.splitlines():
         match _record(line):
             case {"kind": str(kind), "path": str(path), "evidence": str(evidence)} if kind in _MENDS:
-                found.append(_finding(task, kind, path, evidence, _MENDS[kind]))
+                own = path.startswith((f"{WORKSPACE}/", f"{built.absolute()}/"))
+                installed = kind in ("fixed_source", "compiled_fix", "installed_source")
+                mend = _MACHINE if installed and not own else _MENDS[kind]
+                found.append(_finding(task, kind, path, evidence, mend))
             case {"done": {"stopped": str(stopped)}}:
                 unsearched = stopped
             case _:

@@ -13,7 +13,7 @@ is the same (also with other names in it) or nearly the same, or when people cha
 one side of a split. They may stand in one set: two bugs planted in one function are two tasks.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -129,11 +129,14 @@ def _equal(groups: Groups, why: Why, keys: Sequence[Sequence[Hashable] | frozens
 
 
 def _telling(prints: Sequence[Fingerprint], scopes: Sequence[int]) -> list[bytes]:
-    """The statements without the runs of words that the tasks of many functions have; empty where little is left."""
-    told_on: defaultdict[int, set[int]] = defaultdict(set)
+    """The statements without the runs of words that the tasks of many functions have; empty where little is left, or no
+    other task is in the scope."""
+    sizes = Counter(scopes)
+    compared = [found.statement if sizes[scope] > 1 else b"" for found, scope in zip(prints, scopes, strict=True)]
+    wanted = {run for packed in compared for run in members(packed)}
+    told: defaultdict[int, set[int]] = defaultdict(set)
     for found, scope in zip(prints, scopes, strict=True):
-        for run in members(found.statement):
-            if len(told_on[run]) <= _COMMON:
-                told_on[run].add(scope)
-    kept = (shingles_of(run for run in members(found.statement) if len(told_on[run]) <= _COMMON) for found in prints)
+        told[scope] |= wanted & members(found.statement)
+    counts = Counter(run for of_scope in told.values() for run in of_scope)
+    kept = (shingles_of(run for run in members(packed) if counts[run] <= _COMMON) for packed in compared)
     return [packed if size(packed) >= SPECIFIC_WORDS else b"" for packed in kept]

@@ -35,7 +35,7 @@ def look_around(search: Search) -> None:
             if re.match(r"\s*(?:extra-)?(?:index-url|find-links|proxy|url|machine)\b", line):
                 search.report.add("proxy", path, re.sub(r"//[^/@]*@", "//", line.strip()))
     for host, port in _index_places(search.secrets.index):
-        said = _try(host, port)
+        said = answer_of(host, port)
         if said:
             search.report.add("network", f"{host}:{port}", said)
     for line in read("/proc/net/route", 65536).decode("ascii", "replace").split("\n")[1:]:
@@ -64,7 +64,7 @@ def _index_places(index: list[str]) -> list[tuple[str, int]]:
     return found
 
 
-def _try(host: str, port: int) -> str:
+def answer_of(host: str, port: int) -> str:
     """What answers at a place; empty for nothing."""
     try:
         with socket.create_connection((host, port), timeout=_SECONDS):

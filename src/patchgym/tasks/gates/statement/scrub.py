@@ -16,6 +16,8 @@ _COMMIT = re.compile(
     re.IGNORECASE,
 )
 _EMPTY = re.compile(r"\(\s*\)|\[\s*\]")
+_TWICE = re.compile(r"([.!?])[ \t]+[.!?](?=\s|$)")
+_HOLLOW = re.compile(r"(?:[,;]?[ \t]{0,3}\b(?:see|cf|via|in|by)\.?)?[ \t]{1,3}\)")
 _BARE = re.compile(r"[\W\d_]*")
 _TRAILER = re.compile(
     r"^(?:signed-off-by|co-authored-by|reviewed-by|change-id|cherry picked from|git-svn-id|refs?|see also|fixes|closes)"
@@ -94,6 +96,7 @@ def _clean_line(line: str) -> str:
     cleaned = _COMMIT.sub(lambda match: "" if is_commit_at(line, match["sha"]) else match[0], cleaned)
     if cleaned == line:
         return line
+    cleaned = _HOLLOW.sub(")", _TWICE.sub(r"\1", cleaned))
     cleaned = re.sub(r"[ \t]+([.,;:!?])", r"\1", _EMPTY.sub("", cleaned))
     cleaned = re.sub(r"(?<=\S)[ \t]{2,}", " ", cleaned).rstrip()
     return "" if _BARE.fullmatch(cleaned) else cleaned
