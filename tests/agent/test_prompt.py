@@ -24,14 +24,28 @@ def test_a_native_call_gives_its_name_and_arguments(arguments: dict[str, object]
     assert (action.tool, action.arguments) == ("edit_file", arguments)
 
 
-@given(
-    ARGUMENTS,
-    st.sampled_from(["{}", "```json\n{}\n```", "I run them.\n```\n{}\n```\n", "<tool_call>\n{}\n</tool_call>"]),
-)
+AROUND = [
+    "{}",
+    "```json\n{}\n```",
+    "I run them.\n```\n{}\n```\n",
+    "<tool_call>\n{}\n</tool_call>",
+    '<tools>{"type": "function", "function": {"name": "run_tests"}}</tools> {{}',
+]
+
+
+@given(ARGUMENTS, st.sampled_from(AROUND))
 def test_a_call_that_the_server_left_in_the_text_is_read(arguments: dict[str, object], around: str) -> None:
     written = json.dumps({"name": "run_tests", "arguments": arguments})
-    action = read_action(said(around.replace("{}", written)), native=True)
+    action = read_action(said(around.replace("{}", written, 1)), native=True)
     assert (action.tool, action.arguments) == ("run_tests", arguments)
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 5_000, '{"name": "submit", "arguments": ' * 5_000])
+def test_text_without_end_is_no_call_and_no_crash(deep: str) -> None:
+    with pytest.raises(ProtocolError):
+        read_action(said(deep), native=True)
+    with pytest.raises(ProtocolError, match="not JSON"):
+        read_action(said("", ToolCall(id="1", name="submit", arguments=deep)), native=True)
 
 
 @pytest.mark.parametrize("content", ["", "I am done.", '{"name": "submit"}', "```json\n{]\n```", "[1]", '"submit"'])

@@ -219,9 +219,12 @@ def test_grading_patches_from_a_file(tmp_path: Path, taskset: Path) -> None:
 @pytest.mark.network
 def test_validation_proves_and_disproves(tmp_path: Path, taskset: Path) -> None:
     need_namespaces()
-    done = patchgym("validate", str(taskset), "--runs", "2", "--json")
+    done = patchgym("validate", str(taskset), "--runs", "2", "--mutants", "2", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"tasks": 1, "runs": 2, "proved": 1, "failed": {}}
+    found = json.loads(done.stdout)
+    assert (found["tasks"], found["runs"], found["proved"], found["failed"]) == (1, 2, 1, {})
+    assert found["flaky"] == {}
+    assert found["mutants"]["planted"] == 2
     tasks = TaskSet.load(taskset)
     wrong = tasks.tasks[0].model_copy(update={"gold_patch": ""})
     (tmp_path / "set").mkdir()

@@ -1,14 +1,12 @@
 """What the agent is told at the start, and how its actions are read, in either protocol."""
 
 import json
-import re
 from collections.abc import Sequence
 
 from patchgym.agent.tools import TOOLS
 from patchgym.policy import ProtocolError, parse_action
 from patchgym.records import Action, Message, TaskView
 
-_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>|```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 _ROLE = "You fix a bug in a Python repository. Do not edit tests."
 
 _NATIVE = "Every answer is one tool call: look at the code, edit it, run the tests, and submit when they pass."
@@ -47,7 +45,7 @@ def read_action(message: Message, *, native: bool) -> Action:
     call = message.tool_calls[0]
     try:
         arguments = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ProtocolError(f"The arguments of {call.name} are not JSON.") from None
     if not isinstance(arguments, dict):
         raise ProtocolError(f"The arguments of {call.name} are no JSON object.")
@@ -55,19 +53,26 @@ def read_action(message: Message, *, native: bool) -> Action:
 
 
 def _written_call(content: str) -> Action:
-    """A tool call that is left in the text, as servers do that do not know the model's format: one JSON object with a
-    name and arguments, alone, in a fenced block or between ``<tool_call>`` tags."""
-    found = _CALL.search(content)
-    try:
-        call = json.loads((found.group(1) or found.group(2)) if found else content)
-    except ValueError:
-        call = None
-    match call:
-        case {"name": str(name), "arguments": dict(arguments)}:
-            return Action(tool=name, arguments=arguments)
-        case _:
-            pass
+    """A tool call that is left in the text, as servers do that do not know the model's format: the first JSON object in
+    it that names one of the tools and its arguments."""
+    start = content.find("{")
+    while start >= 0:
+        call, end = _object_at(content, start)
+        match call:
+            case {"name": str(name), "arguments": dict(arguments)} if name in TOOLS:
+                return Action(tool=name, arguments=arguments)
+            case _:
+                start = content.find("{", end)
     raise ProtocolError(f"No tool call found: call one of the tools {', '.join(TOOLS)}.")
+
+
+def _object_at(text: str, start: int) -> tuple[object, int]:
+    """The JSON value at an offset and the offset behind it; None and the next offset where there is none."""
+    try:
+        found, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None, start + 1
+    return found, end
 
 
 def answers(message: Message, shown: str) -> tuple[Message, ...]:

@@ -18,6 +18,7 @@ class Stage(StrEnum):
 
 
 REASONS: dict[str, tuple[Stage, str]] = {
+    "no_environment": (Stage.ENVIRONMENT_BUILT, "it names a container, and brings no locked environment"),
     "gold_fails": (Stage.GOLD_PASSES, "a fail-to-pass test does not pass with the gold patch"),
     "survived": (Stage.FAILS_BEFORE, "no test notices what is wrong"),
     "base_passes": (Stage.FAILS_BEFORE, "a fail-to-pass test passes where nothing was done"),

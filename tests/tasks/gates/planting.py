@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.content import ObjectStore
+from patchgym.content import Entry, ObjectStore
 from patchgym.records import Task
 from tests.workshop import BUGGY, FIXED, VISIBLE, WHOLE, calc_task
 
@@ -90,10 +90,10 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def tarred(files: Mapping[str, bytes], mode: str = "w:gz") -> bytes:
-    """A tar file."""
+def tarred(files: Mapping[str, bytes]) -> bytes:
+    """A compressed tar file."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
@@ -112,8 +112,6 @@ def files_below(folder: Path, prefix: str) -> dict[str, bytes]:
 
 def task_with(objects: ObjectStore, files: Mapping[str, bytes]) -> Task:
     """The task of the workshop with more files in its workspace."""
-    from patchgym.content import Entry
-
     task = calc_task(objects)
     changes = {path: Entry(0o100644, objects.put(data)) for path, data in files.items()}
     return task.model_copy(update={"workspace": objects.update_tree(task.workspace, changes)})

@@ -30,9 +30,11 @@ from tests.tasks.gates.planting import (
 )
 from tests.workshop import FIXED, calc_task, sandboxes
 
+BOUNDS = Bounds()
+
 
 def attack(
-    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path, bounds: Bounds = Bounds()
+    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path, bounds: Bounds = BOUNDS
 ) -> tuple[Finding, ...]:
     return asyncio.run(attack_workspace(task, objects, factory, built, bounds))
 
@@ -106,6 +108,7 @@ def git_found(
         planted.update(files_below(source, name))
 
     history(folder / "reflog")  # the fix is in the log and dangling
+    (folder / "reflog" / ".git" / "ORIG_HEAD").unlink()
     plant("reflog/.git", folder / "reflog" / ".git")
     for name, arguments in {
         "branch": ("branch", "later"),
@@ -221,13 +224,18 @@ class Listening:
         stdin: bytes = b"",
         report: bool = False,
     ) -> ExecResult:
-        server = "import socket, time; s = socket.create_server(('127.0.0.1', 8418)); print(flush=True); time.sleep(60)"
-        script = f"""exec 3<&0; python -S -c "{server}" </dev/null 2>/dev/null | (read line; exec "$@" <&3 3<&-)"""
+        server = (
+            "import socket, time; s = socket.create_server(('127.0.0.1', 8418)); print(1, flush=True); time.sleep(60)"
+        )
+        script = (
+            f'python -S -c "{server}" > /tmp/ready & server=$!; until test -s /tmp/ready; do sleep 0.05; done; '
+            '"$@"; code=$?; kill $server; exit $code'
+        )
         return await self._inner.exec(
             ["sh", "-c", script, "sh", *argv],
             cwd=cwd,
             variables=variables,
-            timeout_s=20,
+            timeout_s=timeout_s,
             stdin=stdin,
             report=report,
         )
@@ -257,15 +265,9 @@ def test_proxies_and_sockets_within_reach_are_found(
     objects: ObjectStore, factory: NamespaceSandboxes, environment: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "index.sock"
-    config = tmp_path / "pip.conf"
-    config.write_text("[global]\nindex-url = http://user:word@10.0.0.1/simple\n", encoding="utf-8")
-    mounts = {"/srv/index.sock": path, "/etc/pip.conf": config}
     with unix_server(path):
-        roomy = Roomy(
-            factory, {"/srv/index.sock": path, "/opt/pip.conf": config}, {"HTTPS_PROXY": "http://10.0.0.1:3128"}
-        )
+        roomy = Roomy(factory, {"/srv/index.sock": path}, {"HTTPS_PROXY": "http://10.0.0.1:3128"})
         found = attack(calc_task(objects), objects, roomy, environment)
-    assert mounts
     told = {(one.kind, one.where) for one in found}
     assert {("proxy", "$HTTPS_PROXY"), ("socket", "/srv/index.sock"), ("socket", "127.0.0.1:8418")} <= told
 

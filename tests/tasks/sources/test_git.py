@@ -14,7 +14,7 @@ from patchgym.content import Entry, ObjectStore, apply_patch, patched_paths
 from patchgym.errors import DataError, UsageError
 from patchgym.tasks.sources.candidates import Candidate
 from patchgym.tasks.sources.changes import ChangeLimits
-from patchgym.tasks.sources.git import GitSource, Issues, read_issues, store_tree
+from patchgym.tasks.sources.git import GitSource, Issues, label_of, read_issues, store_tree
 from patchgym.tasks.sources.refusals import Refusal, Refused
 from patchgym.tasks.sources.repository import FileAt, Repository, checked_location
 from tests.tasks.sources.codebase import FLAT, MENDED, MODULE, NEW_TEST, TEST, Repo
@@ -291,8 +291,18 @@ def test_urls_are_taken_as_they_are(location: str) -> None:
     assert checked_location(location) == location
 
 
-def test_a_token_in_a_url_is_in_no_label() -> None:
-    assert GitSource("https://user:secret@example.org/a/tool.git").label == "tool"
+@pytest.mark.parametrize(
+    ("location", "label"),
+    [
+        ("https://user:secret@example.org/a/tool.git", "tool"),
+        ("https://user:secret@example.org/", "example.org"),
+        ("git@example.org:tool.git/", "tool"),
+        (".", Path.cwd().name),
+        ("..", Path.cwd().parent.name),
+    ],
+)
+def test_a_label_is_the_last_part_of_a_place_and_holds_no_token(location: str, label: str) -> None:
+    assert label_of(location) == GitSource(location).label == label
 
 
 def test_what_is_no_repository_says_so(tmp_path: Path) -> None:

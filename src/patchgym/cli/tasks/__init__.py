@@ -5,13 +5,14 @@ import click
 from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
-    "audit": "Search tasks for leaks, missing proof and licences that are not allowed.",
     "build": "Make tasks and prove each one in the sandbox.",
+    "show": "List the tasks of a set, or show one as the agent sees it.",
+    "stats": "Sources, difficulty, scope, licences, tests and duplicates of a set.",
+    "audit": "Search tasks for leaks, missing proof and licences that are not allowed.",
+    "split": "Split a set in training and held-out tasks; what belongs together stays together.",
+    "index": "Index benchmarks, and find what of a task set stands in them.",
     "import": "Import a benchmark's rows or folders as a held-out task set.",
     "export": "Write tasks as rows or folders of another format.",
-    "index": "Index benchmarks, and find what of a task set stands in them.",
-    "split": "Split a set in training and held-out tasks; what belongs together stays together.",
-    "show": "List the tasks of a set, or show one as the agent sees it.",
 }
 
 

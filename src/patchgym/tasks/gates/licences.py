@@ -209,14 +209,10 @@ def licence_of_words(said: str) -> str | None:
     if len(words) > 200:
         return licence_of_text(said)
     names: dict[str, str] = _table()["names"]
-    parts = re.split(r"\s+(OR|AND|or|and)\s+|\s*([/|,&])\s*", words)
-    for tried in (
-        words,
-        names.get(words.lower(), ""),
-        " ".join(names.get(part.lower(), part).replace("/", "OR").replace("|", "OR") for part in parts if part),
-    ):
+    parts = [names.get(part.lower(), part) for part in re.split(r"\s+(OR|AND|or|and)\s+", words)]
+    for tried in (words, names.get(words.lower(), ""), " ".join(parts)):
         try:
-            return canonical(tried) if tried else None
+            return canonical(tried)
         except DataError:
             continue
     return None

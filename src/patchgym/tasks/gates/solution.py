@@ -43,18 +43,18 @@ def workspace_texts(task: Task, objects: ObjectStore) -> dict[str, str]:
 
 def fix_blocks(answer: Answer) -> list[tuple[str, str]]:
     """Each hunk of the fix as it looks afterwards, as a path and lines in the form of ``attack.secrets.normal``: the
-    changed lines with as little context as tells them from everything that the agent starts from. A hunk that cannot
-    be told from it is left out.
+    changed lines with as little context as tells them from that file before the fix. A hunk that cannot be told from
+    it is left out.
 
     Raises:
         PatchError: the gold patch does not parse.
     """
-    told = [f"\n{normal(text)}\n" for text in answer.workspace.values()]
+    before = {path: f"\n{normal(answer.workspace.get(path, ''))}\n" for path, _ in answer.hunks}
     found = []
     for path, hunk in answer.hunks:
         for context in _CONTEXT:
             block = normal("\n".join(_after(hunk, context)))
-            if len(block) >= _LEAST_CHARS and not any(f"\n{block}\n" in text for text in told):
+            if len(block) >= _LEAST_CHARS and f"\n{block}\n" not in before[path]:
                 found.append((path, block))
                 break
     return found

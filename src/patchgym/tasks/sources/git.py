@@ -1,6 +1,7 @@
 """Tasks from a git repository: the commits and merges that change both its sources and its tests."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -84,8 +85,7 @@ class GitSource:
     ) -> None:
         self.refused: Counter[Refusal] = Counter()
         self.commits = 0
-        shown = re.sub(r"//[^/@\s]*@", "//", location.rstrip("/"))
-        self.label = re.split(r"[/:]", shown.removesuffix("/.git").removesuffix(".git"))[-1] or "repository"
+        self.label = label_of(location)
         self._location, self._revision, self._since, self._cache = location, revision, since, cache
         self._first_parent = first_parent
         self._issues = issues or Issues()
@@ -163,6 +163,14 @@ class GitSource:
             told = repository.messages(commit.parents[0], commit.id)
             message = "\n\n".join(filter(None, map(_message, told)))
         return message, "commit"
+
+
+def label_of(location: str) -> str:
+    """A repository's short name: the last part of its URL or folder, without ``.git`` and without any credentials."""
+    folder = Path(location).expanduser()
+    plain = os.path.abspath(folder) if folder.exists() else re.sub(r"//[^/@\s]*@", "//", location)
+    plain = plain.rstrip("/").removesuffix("/.git").removesuffix(".git")
+    return re.split(r"[/:]", plain)[-1] or "repository"
 
 
 def store_tree(tree: Mapping[str, FileAt], blobs: Blobs, objects: ObjectStore) -> str:

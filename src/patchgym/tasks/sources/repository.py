@@ -78,7 +78,7 @@ def checked_location(location: str) -> str:
         return location
     if re.match(r"[A-Za-z0-9_.]+@[A-Za-z0-9][A-Za-z0-9.-]*:[^-]", location):
         return location
-    path = Path(location).expanduser().absolute()
+    path = Path(os.path.abspath(Path(location).expanduser()))
     if not (path / "HEAD").is_file() and not (path / ".git").exists():
         raise UsageError(f"There is no git repository at {path}", mend="Give the folder of a clone, or its URL.")
     return str(path)

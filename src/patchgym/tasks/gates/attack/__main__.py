@@ -18,7 +18,7 @@ from .history import is_repository, look_into_pack, look_into_repository
 from .leftovers import look_at_compiled, look_at_metadata, look_at_result
 from .reach import look_around, look_at_socket
 from .secrets import Report, Search, Secrets
-from .walk import Found, Walk, read
+from .walk import Found, Walk, is_socket, read
 
 _FILE = 64 * 1024 * 1024
 
@@ -78,7 +78,9 @@ class Attack:
         data = read(found.path, _FILE + 1)
         if len(data) > _FILE:
             self.stopped.append("too large: " + found.path)
-        if is_archive(data[:512]):
+        if not data and is_socket(found.path):  # one that is mounted looks like a file to a listing of its folder
+            look_at_socket(found, self.search)
+        elif is_archive(data[:512]):
             self.search.bytes += len(data)
             look_inside(data, found.path, self.search, self.clock)
         elif _in_repository(found.path):

@@ -49,19 +49,19 @@ def unpatched(text: str) -> str:
 
 
 class Report:
-    """Findings, one JSON object a line, written as they are found. Each kind and path counts once."""
+    """Findings, one JSON object a line, written as they are found."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._seen: dict[str, int] = {}
 
     def add(self, kind: str, path: str, evidence: str) -> None:
-        """Write a finding; of one kind at most twenty, and one a path."""
-        key = kind + "\0" + path
-        if key not in self._seen and self._seen.get(kind, 0) < 20:
-            self._seen[kind] = self._seen.get(kind, 0) + 1
-            self._seen[key] = 1
-            self._write({"kind": kind, "path": path[:1000], "evidence": evidence[:1000]})
+        """Write a finding: one a kind and path, and of one kind at most five in a file or repository, forty in all."""
+        for key, most in ((kind + "\0" + path, 1), (kind + "\0" + path.partition("!")[0] + "\0", 5), (kind, 40)):
+            self._seen[key] = self._seen.get(key, 0) + 1
+            if self._seen[key] > most:
+                return
+        self._write({"kind": kind, "path": path[:1000], "evidence": evidence[:1000]})
 
     def done(self, **figures: object) -> None:
         """Write the last line."""

@@ -102,6 +102,14 @@ def read(path: str, most: int) -> bytes:
         return b""
 
 
+def is_socket(path: str) -> bool:
+    """Whether a path is a socket."""
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def first_line(path: str) -> str:
     """The first line of a small text file, stripped."""
     return read(path, 4096).decode("utf-8", "replace").split("\n", 1)[0].strip()

@@ -6,6 +6,7 @@ whether it is code, or prose: the inside of a string or of a comment.
 """
 
 import difflib
+import keyword
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ _CODE = re.compile(
     rf"""(?P<comment>\#.*)|(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")|(?P<token>{_TOKEN})""", re.VERBOSE
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYWORDS = frozenset(keyword.kwlist)
 _WORD_END = re.compile(r"\w$")
 
 
@@ -118,7 +120,7 @@ class Answer:
     @cached_property
     def new_names(self) -> frozenset[str]:
         """Names that only the fix brings in."""
-        return frozenset(name for name in _counted(self.added) if _WORD.fullmatch(name)) - self.known_words
+        return frozenset(name for name in _counted(self.added) if _WORD.fullmatch(name)) - self.known_words - _KEYWORDS
 
     def is_common(self, tokens: Iterable[str]) -> bool:
         """Whether a run of tokens stands in the workspace outside the lines that the patch takes out, or in a test:

@@ -16,7 +16,7 @@ _KEYWORD = r"\b(?:True|False|None|self|cls|break|continue|pass|yield|await|and|o
 _SPAN = (
     rf"(?:`[^`\n]{{1,90}}`|“[^”\n]{{1,60}}”|\"[^\"\n]{{1,60}}\"|'[^'\n]{{1,60}}'|{_OPERATOR}|{_KEYWORD}"
     r"|\b[A-Za-z_][\w.]{0,60}\([^()\n]{0,60}\)|\b[A-Za-z][A-Za-z0-9]{0,40}_\w{1,60}\b"
-    r"|\b[a-z_]\w{0,40}\.[a-z_]\w{0,40}\b|(?<![\w.])-?\d{1,9}\b)"
+    r"|\b[a-z_]\w{0,40}\.[a-z_]\w{0,40}\b|(?<![\w.])-?\d{1,9}\b(?!\.\d))"
 )
 _OPERATOR_WORD = (
     r"(?:less[- ]than|greater[- ]than|at[- ](?:least|most)|strict(?:ly)?|inclusive|exclusive|equals?|equality)"
@@ -29,8 +29,8 @@ _NOUN = (
     r"|(?:extra|redundant|superfluous|stray|unneeded|wrong|spurious|duplicate)\s+`[^`\n]+`"
     r"|(?:code\s+)?(?:statements?|conditions?|conditionals?|checks?|guards?|clauses?|branch(?:es)?|assignments?|operators?"
     r"|operands?|comparisons?|negations?|decorators?|casts?|increments?|decrements?|early\s+returns?|returns?\s+statements?"
-    r"|returns?|loops?|(?:(?:function|method|super)\s)?calls?|arguments|caching\s+(?:logic|code)|cache\s+(?:logic|lookup)"
-    r"|(?:one[- ]line|code)\s+blocks?|off[- ]by[- ]one|slice\s+bounds?|loop\s+bounds?|default\s+(?:value|argument)s?))"
+    r"|returns?(?!\s+(?:types?|values?|codes?)\b)|loops?|(?:(?:function|method|super)\s)?calls?|arguments|caching\s+(?:logic|code)|cache\s+(?:logic|lookup)"
+    r"|(?:one[- ]line|code)\s+blocks?|off[- ]by[- ]one|slice\s+bounds?|loop\s+bounds?|default\s+(?:value|argument)s?)(?!\w))"
 )
 _DET = r"(?:(?:the|these|those|a|an|its|any|all|both|two|whole|entire|extra|one|unneeded)\s+)"
 _MANY = r"(?:[\w`.()'/-]+\s+){0,4}?"
@@ -85,13 +85,17 @@ _TURN = (
 )
 _PUT = ("add", "insert", "introduce", "put", "prepend", "append")
 _PUT_NOUN = (
-    r"(?:`[^`\n]+`|(?:early\s+)?returns?\b|checks?\b|guards?\b|conditions?\b|branch(?:es)?\b|else\b|elif\b|break\b|continue\b"
+    r"(?:`(?:return|not|break|continue|await|else|elif|raise|yield|self|try|except)\b[^`\n]{0,40}`"
+    r"|`[-+*/%<>=!&|^]{1,2}\s?1?`"
+    r"|(?:early\s+)?returns?\b|checks?\b|guards?\b|conditions?\b|branch(?:es)?\b|else\b|elif\b|break\b|continue\b"
     r"|try\b|except\b|cast\b|calls?\s+to\b|null\s+check|none\s+check|parenthes[ei]s\b|not\b|[+-]\s*1\b|if\s+(?:statement|block)"
-    r"|await\b|super\b|negation\b|strip\(\)"
+    r"|await\b|super\(\)|negation\b|strip\(\)"
     r"|\w+\s+(?:before|after|inside|outside|into|out\s+of|above|below)\s+(?:the\s+|that\s+)?"
     r"(?:loop|branch|condition|block|return|`if`|try)\b)"
 )
-_SWITCH = r"(?:chang|replac|swap|switch|turn|convert|modif|substitut|correct|set|updat|renam|flip|revert|restor|edit)"
+_SWITCH = (
+    r"(?:chang|replac|swap|switch|turn|convert|exchang|modif|substitut|correct|set|updat|renam|flip|revert|restor|edit)"
+)
 _DATA = re.compile(
     r"\b(?:from|in|of|to|into|at)\s+(?:the\s+|an?\s+|its\s+|your\s+|my\s+|each\s+)?(?:\w+\s+)?(?:output|results?|inputs?|documents?"
     r"|csv|json|xml|yaml|strings?|text|urls?|tables?|lists?|dict\w*|trees?|quer(?:y|ies)|sql|responses?|requests?|pages?|template"
@@ -121,11 +125,11 @@ _NOUN_ORDERS = (
     re.compile(rf"{_LEAD}(?P<words>{_verbs((*_CUT, *_TURN))}\s+{_DET}{{0,4}}{_MANY}{_NOUN})", _FLAGS),
     re.compile(rf"{_GERUND_LEAD}(?P<words>{_gerunds((*_CUT, *_TURN))}\s+{_DET}{{0,4}}{_MANY}{_NOUN})", _FLAGS),
     re.compile(
-        rf"{_LEAD}(?P<words>{_verbs(_PUT)}\s+(?:back\s+)?{_DET}{{0,4}}(?:missing\s+)?(?:\w+\s+){{0,2}}?{_PUT_NOUN})",
+        rf"{_LEAD}(?P<words>{_verbs(_PUT)}\s+(?:back\s+)?{_DET}{{0,4}}(?:missing\s+)?(?:\w+\s+)??{_PUT_NOUN})",
         _FLAGS,
     ),
     re.compile(
-        rf"{_GERUND_LEAD}(?P<words>{_gerunds(_PUT)}\s+{_DET}{{0,4}}(?:missing\s+)?(?:\w+\s+){{0,2}}?{_PUT_NOUN})",
+        rf"{_GERUND_LEAD}(?P<words>{_gerunds(_PUT)}\s+{_DET}{{0,4}}(?:missing\s+)?(?:\w+\s+)??{_PUT_NOUN})",
         _FLAGS,
     ),
     re.compile(
@@ -168,7 +172,7 @@ _SPAN_ORDERS = (
 # it puts in its place.
 _CONNECTIVE = re.compile(
     r"\b(?:instead\s+of|rather\s+than|in\s+place\s+of|where\s+it\s+should|should|must|needs\s+to|ought\s+to|has\s+to|but\s+not)\b"
-    r"|(?:,|\bbut|\band)\s+not\b|而不是|而非|应该?是|应当?为|改成|改为|换成|换为|替换为|代替",
+    r"|(?:,|\bbut|\band)\s+not\b|→|->|=>|而不是|而非|应该?是|应当?为|改成|改为|换成|换为|替换为|代替",
     _FLAGS,
 )
 _SWITCHED = re.compile(rf"\b{_SWITCH}\w{{0,8}}\s[^.;\n]{{0,40}}?\s(?P<to>to|with|by|for|into)\s", _FLAGS)
@@ -215,7 +219,15 @@ _COMMON_WORDS = frozenset(
     | {"to", "use", "value", "was", "when", "with"}
 )
 _STOPS = (". ", "\n", "; ", "。")
+_TOLD = re.compile(
+    r"\b(?P<words>(?:use|using|return|returning|write|writing|put|putting)\s+`(?P<span>[^`\n]{1,60})`)", _FLAGS
+)
 _OFF_BY_ONE = re.compile(r"(?P<words>\boff[- ]by[- ]one\b|差一错误|多(?:算|取|减|加)了?一\b)", _FLAGS)
+_LOOSEN = re.compile(
+    r"(?P<words>\b(?:replace|change|make|turn)\s[^.;\n]{0,30}\b(?:comparison|inequality|bound)\b[^.;\n]{0,20}\b"
+    r"(?:non-strict|strict|inclusive|exclusive)\b)",
+    _FLAGS,
+)
 _COMPARE = re.compile(
     rf"(?P<words>\b(?:comparison|condition|check|bound|inequality|operator)\b[^.;\n]{{0,30}}\b(?:should|must|needs\s+to|has\s+to)\s+(?:be|use)\s"
     rf"[^.;\n]{{0,16}}?{_OPERATOR_WORD})",
@@ -229,11 +241,15 @@ def edit_leaks(statement: str, answer: Answer) -> Iterator[Leak]:
         for match in pattern.finditer(statement):
             if not _DATA.match(statement[match.end() :].partition("\n")[0].lstrip()):
                 yield _edit(match, "It says which edit to make.")
-    for pattern in (*_SPAN_ORDERS, _COMPARE):
+    for pattern in (*_SPAN_ORDERS, _COMPARE, _LOOSEN):
         for match in pattern.finditer(statement):
             if not _goes_on(statement, match.end()):
                 yield _edit(match, "It says what to replace with what.")
     yield from _described(statement, answer)
+    for match in _TOLD.finditer(statement):
+        told = {token.text for token in tokens_of(match["span"]) if not token.text.isdigit()} - _MARKS
+        if told & answer.new_tokens and any(match["span"] in line for line in answer.added):
+            yield _edit(match, "It names what the fix puts in.")
     numbers = any(
         token.isdigit() or token in ("<", "<=", ">", ">=") for token in answer.gone_tokens | answer.new_tokens
     )
@@ -270,10 +286,12 @@ def _near(piece: str) -> set[str]:
     """The tokens of a piece that may stand for code: operators, words that are no English ones, and what is quoted as
     code. Numbers are left out: they are values more often than code."""
     quoted = {token.text for span in re.findall(r"`([^`]+)`", piece) for token in tokens_of(span)}
-    plain = {token.text for token in tokens_of(piece)} - _COMMON_WORDS
+    chinese = re.search(r"[\u4e00-\u9fff]", piece) is not None  # where an English word is code
+    plain = {token.text for token in tokens_of(piece)} - (frozenset() if chinese else _COMMON_WORDS)
     return {text for text in plain | quoted if not text[0].isdigit() and text not in _MARKS}
 
 
 def _edit(match: "re.Match[str]", why: str) -> Leak:
     start, end = match.span("words")
-    return Leak(kind="edit", start=start, end=end, words=match["words"], matches=match["words"].strip(), why=why)
+    words = match["words"]
+    return Leak(kind="edit", start=start, end=end, words=words, matches=words.strip(), why=why)

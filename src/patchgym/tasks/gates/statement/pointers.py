@@ -18,7 +18,7 @@ _FILE_AFTER = re.compile(
 )
 _LINE = re.compile(
     r"""(?<![\w-])(?:lines?|ln)(?:\s{1,3}(?:no\.?|number|numbers|\#))?[\s:#]*(?P<line>\d+)\b(?!\s{0,3}(?:characters?|bytes|of\s{1,3}\d))
-    |(?<![\w`'"/\#])L(?P<short>\d{2,5})\b(?![\w'"])
+    |(?<![\w`'"/\#])L(?P<short>\d{1,5})\b(?![\w'"]|\s(?:norm|cache|loss|regulari|distance))
     |\b(?P<nth>\d+)(?:st|nd|rd|th)\s{1,3}line\b
     |第\s{0,3}(?P<zh>[\d一二三四五六七八九十百]+)\s{0,3}(?:[-~到至]\s{0,3}\d+\s{0,3})?行""",
     re.VERBOSE | re.IGNORECASE,
