@@ -54,6 +54,16 @@ def test_of_the_interpreters_home_only_its_prefix_is_there(box: Box) -> None:
         assert len(shown) <= 2, f"{folder} shows {shown}"
 
 
+def test_packages_installed_on_this_machine_are_not_there(box: Box) -> None:
+    """The package under test may be among them, mended."""
+    on_host = [sys.base_prefix, "/usr", "/usr/local"]
+    pattern = "lib*/python3*/*-packages"
+    assert any(any(folder.iterdir()) for prefix in on_host for folder in Path(prefix).glob(pattern))
+    script = f"import glob; print([p for r in {on_host!r} for p in glob.glob(r + '/{pattern}/*')])"
+    done = box.exec("python", "-c", script)
+    assert done.stdout == b"[]\n", done
+
+
 def test_the_users_of_this_machine_are_not_told(box: Box) -> None:
     assert box.out("cut -d: -f1 /etc/passwd").split() == ["root", "user"]
 

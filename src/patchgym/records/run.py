@@ -27,9 +27,9 @@ class TaskSetManifest(VersionedRecord):
     """``taskset.json``: how a task set was made.
 
     ``funnel`` counts candidates stage by stage, in order, ``dropped`` those that fell out, by the reason, ``refused``
-    what never was a candidate (commits that change no test, say). ``flaky`` is
-    the ledger of tests whose outcomes did not agree over healthy runs, by revision; they decide nothing. ``sources``
-    maps what was downloaded to its SHA-256. ``seconds`` is wall time, over all sittings.
+    what never was a candidate (commits that change no test, say). ``flaky`` is the ledger of tests whose outcomes did
+    not agree over healthy runs, by revision; they decide nothing. ``sources`` maps what was downloaded to its SHA-256,
+    ``logs`` logged sessions that made no task to the reason. ``seconds`` is wall time, over all sittings.
     """
 
     name: str
@@ -39,5 +39,6 @@ class TaskSetManifest(VersionedRecord):
     refused: dict[str, int] = Field(default_factory=dict)
     flaky: dict[str, dict[str, tuple[Outcome, ...]]] = Field(default_factory=dict)
     sources: dict[str, str] = Field(default_factory=dict)
+    logs: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
     created_at: datetime

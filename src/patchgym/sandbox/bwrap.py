@@ -62,9 +62,9 @@ def isolation_arguments() -> list[str]:
 
 
 def system_arguments(etc: Path, tmp_bytes: int) -> list[str]:
-    """``/usr`` and what leads into it, our own ``/etc``, fresh ``/proc`` and ``/dev``, and memory-backed ``/tmp`` and
-    ``/dev/shm`` of at most ``tmp_bytes`` each."""
-    arguments = ["--ro-bind", "/usr", "/usr"]
+    """``/usr`` without the packages of its Pythons, what leads into it, our own ``/etc``, fresh ``/proc`` and ``/dev``,
+    and memory-backed ``/tmp`` and ``/dev/shm`` of at most ``tmp_bytes`` each."""
+    arguments = ["--ro-bind", "/usr", "/usr", *_without_packages(Path("/usr")), *_without_packages(Path("/usr/local"))]
     for name in _ROOT_FOLDERS:
         path = f"/{name}"
         if os.path.islink(path):
@@ -119,8 +119,8 @@ def make_etc(folder: Path) -> None:
 def environment_arguments(environment: Path) -> list[str]:
     """A virtual environment read-only at its own path, with the interpreter that it was made from.
 
-    Of the folder that the interpreter lives in (a home directory, at times) only the interpreter's own prefix is bound
-    and the symbolic links that lead to it are made again.
+    Of the folder that the interpreter lives in (a home directory, at times) only the interpreter's own prefix is bound,
+    without the packages installed there, and the symbolic links that lead to it are made again.
 
     Raises:
         SandboxError: the directory is no virtual environment, or its interpreter is not to be found.
@@ -140,6 +140,8 @@ def environment_arguments(environment: Path) -> list[str]:
     if not _is_inside(ends[1], [*_SYSTEM, *bound]):
         bound.append(_prefix(ends[1]))
     arguments = [part for folder in bound for part in ("--ro-bind", str(folder), str(folder))]
+    for prefix in bound[1:]:
+        arguments += _without_packages(prefix)
     for link, target in dict(links).items():
         if not _is_inside(link, [*_SYSTEM, *bound]) and not any(folder.is_relative_to(link) for folder in bound):
             arguments += ["--symlink", target, str(link)]
@@ -187,6 +189,14 @@ def _prefix(folder: Path) -> Path:
             mend="Make the environment from a complete interpreter (the system's, pyenv's or uv's).",
         )
     return prefix
+
+
+def _without_packages(prefix: Path) -> list[str]:
+    """Empty folders in the place of those that a Python's own packages lie in: the package under test may be among
+    them, mended."""
+    patterns = ("lib*/python3*/site-packages", "lib*/python3*/dist-packages")
+    folders = sorted({folder for pattern in patterns for folder in prefix.glob(pattern) if not folder.is_symlink()})
+    return [part for folder in folders for part in ("--tmpfs", str(folder), "--remount-ro", str(folder))]
 
 
 def _landmarks(prefix: Path) -> Iterator[Path]:

@@ -130,9 +130,10 @@ class NamespaceSandbox:
     """One isolated workspace. Each command runs in fresh namespaces; the workspace alone lives on between them.
 
     Covered, each by a test: no network but a loopback of its own; no host file but ``/usr``, the environment and its
-    interpreter, all read-only; no host process, no host environment variable; an unprivileged user without
-    capabilities, who cannot gain any and cannot make user namespaces; memory, processes, file size, wall time and kept
-    output bounded; nothing that a command starts outlives it; nothing is left after ``close``.
+    interpreter, all read-only, without the packages that are installed for the system's or that interpreter's Python;
+    no host process, no host environment variable; an unprivileged user without capabilities, who cannot gain any and
+    cannot make user namespaces; memory, processes, file size, wall time and kept output bounded; nothing that a command
+    starts outlives it; nothing is left after ``close``.
 
     Not covered: bugs of the kernel, side channels (time, caches, load), a system call filter, CPU time, total disk use
     (each file is bounded, their number is not), and what the read-only system itself tells (its version, its

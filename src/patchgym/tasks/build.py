@@ -35,6 +35,7 @@ from patchgym.tasks.sources.planted import planted_candidate
 from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.provide import Provider
 from patchgym.tasks.sources.releases import ReleaseSource
+from patchgym.tasks.sources.sessions import SessionSource
 from patchgym.tasks.sources.source import CandidateSource
 from patchgym.tasks.taskset import write_task_set
 
@@ -85,6 +86,7 @@ async def build_task_set(
             refused=dict(shop.funnel.refused.most_common()),
             flaky=dict(sorted(shop.flaky.items())),
             sources={**{name: catalog.pin(name).sha256 for name in sorted(revisions)}, **work.pins},
+            logs=work.logs,
             seconds=round(ledger.seconds, 1),
             created_at=datetime.now(UTC),
         )
@@ -146,6 +148,7 @@ class _Build:
     def __init__(self, shop: Workshop, revisions: dict[str, Revision], on_progress: Progress) -> None:
         recipe, objects = shop.recipe, shop.bench.objects
         self.pins: dict[str, str] = {}
+        self.logs: dict[str, str] = {}
         self._shop, self._revisions, self._on_progress = shop, revisions, on_progress
         self._settler = Settler(shop)
         self._pairs = [pair_candidate(revisions[old], revisions[new], objects) for old, new in map(_ends, recipe.pairs)]
@@ -155,7 +158,7 @@ class _Build:
             len(recipe.pairs)
             + len(recipe.train) * recipe.train_per_release
             + len(recipe.heldout) * recipe.heldout_per_release
-            + (len(recipe.repositories) + len(recipe.histories)) * recipe.commits
+            + (len(recipe.repositories) + len(recipe.histories) + len(recipe.logs)) * recipe.commits
         )
         self._ready = 0
 
@@ -166,6 +169,7 @@ class _Build:
         work = [self._from_pair(pair) for pair in self._pairs]
         work += [self._from_history(GitSource(place)) for place in recipe.repositories]
         work += [self._from_history(ReleaseSource(name, most=recipe.commits)) for name in recipe.histories]
+        work += [self._from_history(SessionSource(Path(path), Path(recipe.clones))) for path in recipe.logs]
         work += [self._planted(name, "train", recipe.train_per_release) for name in recipe.train]
         work += [self._planted(name, "heldout", recipe.heldout_per_release) for name in recipe.heldout]
         tasks = [task for found in await together(work) for task in found]
@@ -187,16 +191,29 @@ class _Build:
         candidates = source.candidates(self._shop.bench.objects)
         found: list[Task] = []
         left = self._shop.recipe.commits
-        while left > 0:
-            wave = await asyncio.to_thread(list, islice(candidates, min(left, _WAVE)))
-            if not wave:
-                break
-            left -= len(wave)
-            settled = await together(self._settler.settle(candidate, "train") for candidate in wave)
-            found += [self._accept(task) for task in settled if task is not None]
+        try:
+            while left > 0:
+                wave = await asyncio.to_thread(list, islice(candidates, min(left, _WAVE)))
+                if not wave:
+                    break
+                left -= len(wave)
+                settled = await together(self._settler.settle(candidate, "train") for candidate in wave)
+                found += [self._accept(task) for task in settled if task is not None]
+                self._on_progress("tasks", self._ready, self._wanted)
+        finally:
+            candidates.close()  # and with it what reads the history
         self._shop.funnel.refused.update(source.refused)
         if isinstance(source, ReleaseSource):
             self.pins |= {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+        if isinstance(source, SessionSource):
+            made = {task.id for task in found}
+            settled_as = self._shop.ledger.settled
+            dropped = {
+                name: settled_as[key].reason or ""
+                for key, name in source.sessions.items()
+                if key not in made and key in settled_as
+            }
+            self.logs |= source.kept | dropped
         return found
 
     async def _planted(self, requirement: str, side: Side, wanted: int) -> list[Task]:

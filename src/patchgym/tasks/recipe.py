@@ -31,8 +31,9 @@ class TaskSetRecipe(Settings):
     ``train`` and ``heldout`` name pinned releases (``name==version``) in which bugs are planted; a package may be on
     both sides with different releases, and then ``heldout_functions`` is the share of its functions that only held-out
     tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made, ``repositories`` git paths or URLs whose
-    commits are mined, ``histories`` packages (``name`` or ``name==version``, the latest) whose successive releases are;
-    what comes of all three is for training. ``commits`` bounds the candidates of each history.
+    commits are mined, ``histories`` packages (``name``, ``name==version`` or ``name==old..new``) whose successive
+    releases are, ``logs`` files of agent sessions (``patchgym.tasks.sources.sessions``) whose repositories are cloned
+    in the folder ``clones``; what comes of all four is for training. ``commits`` bounds the candidates of each history.
 
     ``benchmarks`` are files (indexes, rows, task sets) whose tasks must not be in the set.
     ``wording`` is how instructions are worded where nobody wrote one (``patchgym.tasks.proof.statement``).
@@ -48,6 +49,8 @@ class TaskSetRecipe(Settings):
     pairs: tuple[PairName, ...] = ()
     repositories: tuple[str, ...] = ()
     histories: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    clones: str = ""
     benchmarks: tuple[str, ...] = ()
     commits: int = Field(default=50, ge=1)
     train_per_release: int = Field(default=4, ge=0)

@@ -54,6 +54,19 @@ def test_a_pack_of_the_real_git_with_deltas_is_read_whole(tmp_path: Path) -> Non
     assert {f"{sha} {kind}" for sha, (kind, _) in found.items()} == set(listed)
 
 
+def test_a_delta_that_copies_64_kib_at_once_is_read(tmp_path: Path) -> None:
+    need_git()
+    git(tmp_path, "init", "-q")
+    lines = "".join(f"x{number} = {number * 7919 % 10007}\n" for number in range(20_000))
+    for number in range(2):
+        commit(tmp_path, lines + f"y = {number}\n", f"version {number}")
+    git(tmp_path, "repack", "-a", "-d", "-q")
+    data = next((tmp_path / ".git" / "objects" / "pack").glob("*.pack")).read_bytes()
+    found = packed_objects(data, {}, lambda: True)
+    ids = [git(tmp_path, "rev-parse", f"{name}:calc.py") for name in ("HEAD", "HEAD~1")]
+    assert [found[sha][1].decode()[-6:] for sha in ids] == ["y = 1\n", "y = 0\n"]
+
+
 def test_a_bundle_names_its_refs_and_holds_a_pack(tmp_path: Path) -> None:
     need_git()
     git(tmp_path, "init", "-q")

@@ -102,6 +102,11 @@ def test_a_shown_test_name_counts_though_the_statement_lacks_it() -> None:
     assert (leak.kind, leak.words, leak.start, leak.end) == ("test_name", "test_uses_normalised_key", 13, 13)
 
 
+@pytest.mark.parametrize(("case", "name"), [("clamp", "test_far_above"), ("span", "test_off_by_one")])
+def test_a_name_counts_wherever_it_stands(case: str, name: str) -> None:
+    assert len(statement_leaks(f"{name} fails.\n\nAgain: {name}", answer_of(case))) == 2
+
+
 def test_the_fix_commit_counts_however_short_it_is_cut() -> None:
     sha = "1234567" + "8" * 33
     assert statement_leaks("Number 1234567 fails.", EMPTY) == ()

@@ -8,27 +8,47 @@ import click
 from patchgym.cli.console import show_json, show_line, show_table, stage
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.config import load_recipe
+from patchgym.errors import UsageError
 from patchgym.records import TaskSetManifest
 from patchgym.tasks import TaskSetRecipe
 from patchgym.tasks.funnel import meaning_of
 
 
 @click.command()
-@click.option("--recipe", default="default", show_default=True, help="An embedded recipe's name, or a .toml file.")
+@click.option("--recipe", help="An embedded recipe's name, or a .toml file. [default: default]")
+@click.option("--git", "repositories", multiple=True, metavar="PATH_OR_URL", help="Mine this repository's commits.")
+@click.option("--pypi", "histories", multiple=True, metavar="NAME[==V]", help="Mine this package's releases.")
+@click.option("--log", "logs", multiple=True, metavar="FILE", help="Make tasks of logged agent sessions.")
+@click.option("--repos", "clones", default="", metavar="DIR", help="Where the repositories of --log are cloned.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the task set is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def command(recipe: str, overrides: tuple[str, ...], out: Path, as_json: bool) -> None:
+def command(
+    recipe: str | None,
+    repositories: tuple[str, ...],
+    histories: tuple[str, ...],
+    logs: tuple[str, ...],
+    clones: str,
+    overrides: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+) -> None:
     """Make tasks and prove each one in the sandbox.
 
-    A build that was interrupted goes on with the same command.
+    Of a recipe, or of the sources named here alone. A build that was interrupted goes on with the same command.
     """
-    manifest = build_watched(load_recipe(LoopRecipe, recipe, overrides).tasks, out)
+    if logs and not clones:
+        raise UsageError("--log needs --repos", mend="Name the folder that holds clones of the sessions' repositories.")
+    named = {"repositories": repositories, "histories": histories, "logs": logs, "clones": clones}
+    start = recipe or ("mine" if any(named.values()) else "default")
+    settings = load_recipe(LoopRecipe, start, overrides).tasks
+    settings = settings.model_copy(update={key: value for key, value in named.items() if value})
+    manifest = build_watched(settings, out)
     if as_json:
         show_json(manifest)
     else:
         show_funnel(manifest, out)
-        show_line(f"\nWritten to {out}. Next: patchgym rollout {out} --policy gold --out runs/gold")
+        show_line(f"\nWritten to {out}. Next: patchgym tasks audit {out}")
 
 
 def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from patchgym.content import ObjectStore
-from patchgym.errors import EnvironmentBuildError
+from patchgym.errors import BuildFailure, EnvironmentBuildError
 from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
@@ -102,12 +102,7 @@ class Bench:
         passed = {test for test, outcomes in seen.items() if set(outcomes) == {Outcome.PASSED}}
         flaky = {test: outcomes for test, outcomes in sorted(seen.items()) if len(set(outcomes)) > 1}
         if not passed or not all(run.complete for run in found):
-            name = environment.distribution.name if environment.distribution else "this package"
-            raise EnvironmentBuildError(
-                f"The test suite of {name} does not pass",
-                why=next((text for run in found for text in run.failures.values()), found[0].log)[-600:],
-                mend="Its environment may lack something that the tests need.",
-            )
+            raise _unhealthy(environment, found)
         undisturbed = all(watched.outcomes.get(test) is Outcome.PASSED for test in passed)
         return Healthy(
             passed=frozenset(passed),
@@ -116,6 +111,21 @@ class Bench:
             coverage=watched.coverage if undisturbed else None,
             seconds=min(run.seconds for run in found),
         )
+
+
+def _unhealthy(environment: Environment, found: Sequence[TestRun]) -> EnvironmentBuildError:
+    name = environment.distribution.name if environment.distribution else "this package"
+    kind = BuildFailure.SUITE_FAILS
+    if any(run.process.timed_out for run in found):
+        kind = BuildFailure.SUITE_HANGS
+    elif not any(run.outcomes or run.uncollected for run in found):
+        kind = BuildFailure.NO_TESTS
+    return EnvironmentBuildError(
+        f"The test suite of {name} does not pass",
+        why=next((text for run in found for text in run.failures.values()), found[0].log)[-600:],
+        mend="Its environment may lack something that the tests need.",
+        kind=kind,
+    )
 
 
 async def together(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:

@@ -55,10 +55,12 @@ async def draft_task(
     # The tests whose traceback leads through the bug come first: they say most.
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
-    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
-    if not all(seen.outcomes[test].failing for test in visible):
-        raise Dropped("visible_differs")
-    failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
+    failures: dict[str, str] = {}
+    if visible:
+        seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
+        if not all(seen.outcomes[test].failing for test in visible):
+            raise Dropped("visible_differs")
+        failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
     entries, whole = objects.entries(workspace), objects.entries(candidate.broken)
     task = Task(
         id=candidate.id,
@@ -83,6 +85,8 @@ async def draft_task(
         split=split,
     )
     task = with_instruction(task, candidate, failures, objects, rules.wording)
+    if not visible and task.source.statement == "failing_tests":  # nothing that the agent sees says what is wrong
+        raise Dropped("nothing_to_hide")
     return task.model_copy(update={"limits": _roomy(task, objects)})
 
 
@@ -119,7 +123,8 @@ def _reaches(candidate: Candidate, traceback: str) -> bool:
 def _hidden(
     objects: ObjectStore, candidate: Candidate, failing: Sequence[str], through: set[str], seed: int
 ) -> frozenset[tuple[str, str]]:
-    """The test functions to hide, about half of those that fail: rather those whose traceback says little."""
+    """The test functions to hide, about half of those that fail, rather those whose traceback says little; the only one
+    where somebody wrote what is wrong."""
     functions = sorted({function_of(test) for test in failing})
     telling = {function_of(test) for test in through}
     entries = objects.entries(candidate.broken)
@@ -129,6 +134,8 @@ def _hidden(
         if path in entries
     }
     removable = [function for function in functions if function[1] in defined.get(function[0], ())]
+    if len(functions) < 2 and candidate.statement and removable:
+        return frozenset(removable)  # what people wrote tells the problem: the one test can be kept from the agent
     if len(functions) < 2 or not removable:
         raise Dropped("nothing_to_hide")
     random.Random(f"{seed}/{candidate.id}").shuffle(removable)

@@ -35,7 +35,7 @@ def with_instruction(
     elif wording == "symptoms":
         written, origin = _described(candidate, failures, objects), "template"
     if written:
-        text = f"{written}\n\n{_listed(task)}"
+        text = f"{written}\n\n{_listed(task)}".strip()
     else:
         text, origin = write_instruction(revision.name, failures, revision.project.is_source), "failing_tests"
     source = task.source.model_copy(update={"statement": origin})
@@ -84,6 +84,8 @@ def _sources(candidate: Candidate, tree: str, objects: ObjectStore) -> dict[str,
 def _listed(task: Task) -> str:
     """The failing tests that the agent can see, by name."""
     tests = list(dict.fromkeys(test.partition("[")[0] for test in task.view().failing_tests))
+    if not tests:
+        return "Fix the source. Tests that you cannot see decide."
     lines = [f"- {test}" for test in tests[:_MOST_TESTS]]
     if len(tests) > _MOST_TESTS:
         lines.append(f"- and {len(tests) - _MOST_TESTS} more")

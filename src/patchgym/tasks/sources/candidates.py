@@ -134,4 +134,4 @@ def _functions(source: str) -> dict[str, str]:
 
 
 def _short(patch: str) -> str:
-    return hashlib.sha256(patch.encode()).hexdigest()[:6]
+    return hashlib.sha256(patch.encode()).hexdigest()[:8]

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,15 +14,14 @@ from typing import Literal
 from patchgym.content import Entry, ObjectStore
 from patchgym.content.objects import EXECUTABLE, FILE, SYMLINK
 from patchgym.errors import DataError, UsageError
-from patchgym.records import Distribution, Environment, Source
+from patchgym.records import Source
 from patchgym.tasks.sources.candidates import Candidate, change_between, natural_candidate
 from patchgym.tasks.sources.changes import ChangeLimits, check_change
+from patchgym.tasks.sources.described import described
 from patchgym.tasks.sources.discover import discover, looks_like_source, looks_like_test
 from patchgym.tasks.sources.files import Files
-from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.refusals import Refusal, Refused
 from patchgym.tasks.sources.repository import SUBMODULE, Blobs, Commit, FileAt, Repository
-from patchgym.tasks.sources.requirements import needs_of
 from patchgym.tasks.sources.versions import plain_version, with_version_file
 
 _MOST_FILES = 5000
@@ -91,7 +90,7 @@ class GitSource:
         self._issues = issues or Issues()
         self._limits = limits or ChangeLimits()
 
-    def candidates(self, objects: ObjectStore) -> Iterator[Candidate]:
+    def candidates(self, objects: ObjectStore) -> Generator[Candidate]:
         """Candidates, newest first. Blocking, and lazy: a commit is read when it is asked for.
 
         Raises:
@@ -125,19 +124,9 @@ class GitSource:
         before = with_version_file(objects, before, Files(objects, objects.entries(before)), project, version)
         change = change_between(objects, before, fixed, project, most_files=self._limits.files)
         check_change(objects, change, project, self._limits)
-        name = metadata.name or self.label
         statement, kind = self._statement(repository, commit)
-        revision = Revision(
-            name=self.label,
-            version=commit.parents[0],
-            project=project,
-            tree=before,
-            environment=Environment(
-                distribution=Distribution(name=name, version=version, entry_points=metadata.entry_points),
-                pythonpath=project.pythonpath,
-            ),
-            created_at=commit.time,
-            needs=needs_of(files, metadata),
+        revision = described(
+            self.label, commit.parents[0], before, found, files, release=version, created_at=commit.time
         )
         source = Source(
             kind="git",

@@ -20,11 +20,12 @@ def planted_candidate(revision: Revision, objects: ObjectStore, bug: Bug) -> Can
         repo=revision.name,
         version=revision.version,
         base_commit=revision.tree,
-        license=revision.project.license,
+        license=revision.project.license or None,
+        created_at=revision.created_at,
         change=bug.change,
     )
     return Candidate(
-        id=f"{revision.label}-syn-{hashlib.sha256(patch.encode()).hexdigest()[:6]}",
+        id=f"{revision.label}-syn-{hashlib.sha256(patch.encode()).hexdigest()[:8]}",
         revision=revision,
         source=source,
         broken=broken,

@@ -16,6 +16,9 @@ class Refusal(StrEnum):
     ``no_code_change``: they differ in comments, docstrings, layout or line endings alone. ``too_big``: more files or
     lines than a task should ask for. ``submodule``, ``symlink``, ``binary``, ``not_utf8``: among its sources are such
     things. ``does_not_parse``: its sources are for another Python.
+
+    Of a logged session: ``bad_row``: its line is no session. ``no_repository``: there is no clone, or no such commit in
+    it. ``no_change``: it changed nothing. ``does_not_apply``: its patch does not fit its base.
     """
 
     NOT_PYTHON = "not_python"
@@ -38,6 +41,10 @@ class Refusal(StrEnum):
     BINARY = "binary"
     NOT_UTF8 = "not_utf8"
     DOES_NOT_PARSE = "does_not_parse"
+    BAD_ROW = "bad_row"
+    NO_REPOSITORY = "no_repository"
+    NO_CHANGE = "no_change"
+    DOES_NOT_APPLY = "does_not_apply"
 
 
 class Refused(Exception):

@@ -5,7 +5,7 @@ is in ``pins``, so that the same can be had again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +16,13 @@ from packaging.version import InvalidVersion, Version
 from patchgym.content import ObjectStore, Pin
 from patchgym.content.downloads import IndexFile, download, list_files
 from patchgym.errors import DataError, UsageError
-from patchgym.records import Distribution, Environment
 from patchgym.tasks.sources.candidates import Candidate, change_between, pair_candidate
 from patchgym.tasks.sources.changes import ChangeLimits, check_change
+from patchgym.tasks.sources.described import described
 from patchgym.tasks.sources.discover import discover
 from patchgym.tasks.sources.files import Files
 from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.refusals import Refusal, Refused
-from patchgym.tasks.sources.requirements import needs_of
 from patchgym.tasks.sources.sdists import read_sdist
 from patchgym.tasks.sources.versions import with_version_file
 
@@ -91,7 +90,7 @@ class ReleaseSource:
         """
         return self.load(self.releases()[-1], objects)
 
-    def candidates(self, objects: ObjectStore) -> Iterator[Candidate]:
+    def candidates(self, objects: ObjectStore) -> Generator[Candidate]:
         """Candidates, newest first. Blocking, and lazy.
 
         Raises:
@@ -124,20 +123,14 @@ class ReleaseSource:
         sdist = read_sdist(path, objects)
         files = Files(objects, objects.entries(sdist.tree), sdist.beside)
         found = discover(files)
-        metadata, project = found.metadata, found.project
-        return Revision(
-            name=self.label,
-            version=file.version,
-            project=project,
-            tree=with_version_file(objects, sdist.tree, files, project, file.version),
-            environment=Environment(
-                distribution=Distribution(
-                    name=metadata.name or self.label, version=file.version, entry_points=metadata.entry_points
-                ),
-                pythonpath=project.pythonpath,
-            ),
+        return described(
+            self.label,
+            file.version,
+            with_version_file(objects, sdist.tree, files, found.project, file.version),
+            found,
+            files,
+            release=file.version,
             created_at=file.uploaded or sdist.newest,
-            needs=needs_of(files, metadata),
         )
 
     def _loaded(self, file: IndexFile, objects: ObjectStore) -> Revision | None:

@@ -1,7 +1,7 @@
 """What every source of natural tasks offers to the building of a task set."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol
 
 from patchgym.content import ObjectStore
@@ -25,6 +25,6 @@ class CandidateSource(Protocol):
         """What made no candidate while ``candidates`` ran, counted by its reason."""
         ...
 
-    def candidates(self, objects: ObjectStore) -> Iterator[Candidate]:
+    def candidates(self, objects: ObjectStore) -> Generator[Candidate]:
         """Candidates in an order that does not change, their trees stored in ``objects``. Blocking, and lazy."""
         ...

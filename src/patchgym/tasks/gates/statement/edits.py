@@ -30,7 +30,8 @@ _NOUN = (
     r"|(?:code\s+)?(?:statements?|conditions?|conditionals?|checks?|guards?|clauses?|branch(?:es)?|assignments?|operators?"
     r"|operands?|comparisons?|negations?|decorators?|casts?|increments?|decrements?|early\s+returns?|returns?\s+statements?"
     r"|returns?(?!\s+(?:types?|values?|codes?)\b)|loops?|(?:(?:function|method|super)\s)?calls?|arguments|caching\s+(?:logic|code)|cache\s+(?:logic|lookup)"
-    r"|(?:one[- ]line|code)\s+blocks?|off[- ]by[- ]one|slice\s+bounds?|loop\s+bounds?|default\s+(?:value|argument)s?)(?!\w))"
+    r"|(?:one[- ]line|code)\s+blocks?|off[- ]by[- ]one|slice\s+bounds?|loop\s+bounds?"
+    r"|default\s+(?:value|argument)s?)(?!\w))"
 )
 _DET = r"(?:(?:the|these|those|a|an|its|any|all|both|two|whole|entire|extra|one|unneeded)\s+)"
 _MANY = r"(?:[\w`.()'/-]+\s+){0,4}?"

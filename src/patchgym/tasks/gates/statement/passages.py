@@ -102,10 +102,11 @@ def name_leaks(statement: str, answer: Answer) -> Iterator[Leak]:
 def test_leaks(statement: str, answer: Answer) -> Iterator[Leak]:
     """Tests whose names spell the answer, whether the statement or the list of failing tests names them, and names and
     code of hidden tests."""
-    names = {match[0]: match.span() for match in _TEST_NAME.finditer(statement)}
-    for test in answer.failing_tests:
-        names.setdefault(function_of(test)[1].rpartition(".")[2], (len(statement), len(statement)))
-    for name, (start, end) in names.items():
+    places = [(match[0], *match.span()) for match in _TEST_NAME.finditer(statement)]
+    named, end = {name for name, _, _ in places}, len(statement)
+    shown = dict.fromkeys(function_of(test)[1].rpartition(".")[2] for test in answer.failing_tests)
+    places += [(name, end, end) for name in shown if name not in named]
+    for name, start, end in places:
         spelled = _spelled(name, answer)
         if spelled:
             why = "The test's name says what to change."
@@ -132,11 +133,11 @@ def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
         return
     shown = frozenset().union(*(set(re.findall(r"\w+", text)) for text in answer.workspace.values()))
     told = tokens_of(statement)
-    places = {token.text: token for token in told}
     why = "The agent must not know this test."
     for name in sorted({function_of(test)[1].rpartition(".")[2] for test in answer.hidden_tests}):
-        if name in places and name not in shown:
-            yield _leak_at("hidden_test", statement, places[name], places[name], name, why)
+        for token in told if name not in shown else ():
+            if token.text == name:
+                yield _leak_at("hidden_test", statement, token, token, name, why)
     runs = _index(told, _TEST_RUN)
     if not runs:
         return
