@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints
 
 from patchgym.config import Settings
 from patchgym.records import Limits
+from patchgym.tasks.gates.settings import GateSettings
 
 ReleaseName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+$")]
 PairName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+\.\.[^=]+$")]
@@ -35,6 +36,7 @@ class TaskSetRecipe(Settings):
     releases are, ``logs`` files of agent sessions (``patchgym.tasks.sources.sessions``) whose repositories are cloned
     in the folder ``clones``; what comes of all four is for training. ``commits`` bounds the candidates of each history.
 
+    ``gates`` are what tasks are held against once they are proved.
     ``benchmarks`` are files (indexes, rows, task sets) whose tasks must not be in the set.
     ``wording`` is how instructions are worded where nobody wrote one (``patchgym.tasks.proof.statement``).
     ``max_failing_tests`` bounds the tests that a planted bug may fail; ``test_seconds`` every run of the tests;
@@ -57,6 +59,7 @@ class TaskSetRecipe(Settings):
     heldout_per_release: int = Field(default=3, ge=0)
     heldout_functions: float = Field(default=0.4, gt=0.0, lt=1.0)
     bugs: BugSettings = BugSettings()
+    gates: GateSettings = GateSettings()
     wording: Literal["tests", "symptoms"] = "tests"
     max_failing_tests: int = Field(default=40, ge=2)
     test_seconds: float = Field(default=30.0, gt=0.0)

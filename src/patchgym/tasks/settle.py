@@ -3,10 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from patchgym.errors import BuildFailure, EnvironmentBuildError, SandboxError
+from patchgym.content import ObjectStore
+from patchgym.errors import BuildFailure, DataError, EnvironmentBuildError, SandboxError
 from patchgym.records import Outcome, Task
 from patchgym.tasks.funnel import Dropped, Funnel, Stage
+from patchgym.tasks.gates.licences import licence_of_tree, licence_problem
+from patchgym.tasks.gates.priority import priority_of, shortfalls
 from patchgym.tasks.gates.solution import answer_of
+from patchgym.tasks.gates.spdx import canonical
 from patchgym.tasks.gates.statement import statement_leaks
 from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, Healthy
@@ -88,13 +92,33 @@ class Settler:
         healthy = await self.healthy(candidate.revision, candidate.healthy)
         draft = await draft_task(candidate, healthy, shop.bench, self._rules, side)
         proved = await prove_task(draft, shop.bench, shop.recipe.proof_runs, shop.recipe.mutants)
-        self._gate(proved)
-        return proved
+        return self._gated(proved)
 
-    def _gate(self, task: Task) -> None:
-        """Hold a proved task against what the recipe asks of it."""
-        if statement_leaks(task.instruction, answer_of(task, self._shop.bench.objects)):
+    def _gated(self, task: Task) -> Task:
+        """Hold a proved task against what the recipe asks of it; its licence is read where nobody stated it in SPDX."""
+        objects, gates = self._shop.bench.objects, self._shop.recipe.gates
+        if shortfalls(priority_of(task, gates.priority), gates.priority):
+            raise Dropped("low_priority")
+        score = task.validation.mutants if task.validation is not None else None
+        if score is not None and score.share_killed is not None and score.share_killed < gates.least_killed:
+            raise Dropped("weak_tests")
+        if statement_leaks(task.instruction, answer_of(task, objects)):
             raise Dropped("leaks")
+        task = _with_license(task, objects)
+        if not gates.any_license and licence_problem(task.source.license, 1.0, gates.licences):
+            raise Dropped("license")
+        return task
+
+
+def _with_license(task: Task, objects: ObjectStore) -> Task:
+    """The task with its licence as an SPDX expression: as it is stated, else as the files of its workspace say."""
+    try:
+        stated = canonical(task.source.license or "")
+    except DataError:
+        found = licence_of_tree(objects, task.workspace)
+        stated = found.expression or ""
+    source = task.source.model_copy(update={"license": stated or None})
+    return task.model_copy(update={"source": source})
 
 
 def _stage(kind: BuildFailure) -> Stage:

@@ -12,8 +12,9 @@ from pathlib import Path
 from patchgym.records import Environment, Outcome
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec
 from patchgym.testrun.coverage import Coverage, coverage_tool
+from patchgym.testrun.ids import function_of
 
-__all__ = ["Coverage", "TestRun", "coverage_tool", "run_tests", "sandbox_spec"]
+__all__ = ["Coverage", "TestRun", "coverage_tool", "function_of", "run_tests", "sandbox_spec"]
 
 _RUNNER = Path(__file__).with_name("runner.py")
 _RUNNER_INSIDE = "/run/patchgym/runner.py"

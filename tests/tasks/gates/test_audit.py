@@ -14,7 +14,6 @@ from patchgym.records import Environment, Source, Task, TaskSetManifest, Validat
 from patchgym.tasks.gates.audit import (
     Attacker,
     AuditReport,
-    AuditSettings,
     Subject,
     audit,
     check_description,
@@ -27,6 +26,7 @@ from patchgym.tasks.gates.audit import (
 )
 from patchgym.tasks.gates.findings import Finding, one_line
 from patchgym.tasks.gates.priority import PrioritySettings
+from patchgym.tasks.gates.settings import GateSettings
 from patchgym.tasks.taskset import write_task_set
 from tests.records_for_tests import THEN
 from tests.tasks.gates.planting import HIDDEN, bare_environment, task_with
@@ -53,7 +53,7 @@ def kinds(found: Iterable[Finding]) -> list[str]:
 
 
 def run(tasks: Sequence[Task], objects: ObjectStore, attacker: Attacker | None = None) -> AuditReport:
-    return asyncio.run(audit(tasks, objects, AuditSettings(), attacker))
+    return asyncio.run(audit(tasks, objects, GateSettings(), attacker))
 
 
 def test_a_whole_task_gives_nothing(objects: ObjectStore, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_licences_are_checked(objects: ObjectStore, stated: str | None, text: st
 
 
 def test_a_priority_below_the_threshold_is_found(objects: ObjectStore) -> None:
-    strict = AuditSettings(priority=PrioritySettings(least_points=20))
+    strict = GateSettings(priority=PrioritySettings(least_points=20))
     assert kinds(check_priority(Subject(whole_task(objects), objects, strict))) == ["below_threshold"]
     assert kinds(check_priority(Subject(whole_task(objects), objects))) == []
 
@@ -169,7 +169,7 @@ def test_more_checks_of_tasks_and_sets_plug_in(objects: ObjectStore) -> None:
         return [Finding(task="", check="twins", kind="pair", where="", evidence=str(len(tasks)), mend="")]
 
     tasks = [whole_task(objects)]
-    done = asyncio.run(audit(tasks, objects, AuditSettings(), task_checks=(every,), set_checks=(whole,)))
+    done = asyncio.run(audit(tasks, objects, GateSettings(), task_checks=(every,), set_checks=(whole,)))
     assert [(one.task, one.check) for one in done.findings] == [("calc-1", "mine"), ("", "twins")]
 
 

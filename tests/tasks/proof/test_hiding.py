@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchgym.errors import DataError
-from patchgym.tasks.proof.hiding import defined_functions, function_of, without_functions
+from patchgym.tasks.proof.hiding import defined_functions, without_functions
+from patchgym.testrun import function_of
 
 SOURCE = '''\
 import pytest  # stays, used or not

@@ -1,6 +1,6 @@
 """Instructions tell the symptom and refuse to tell the fix."""
 
-from patchgym.tasks.proof.instruction import failure_message, frames_of, leaks, write_instruction
+from patchgym.tasks.proof.instruction import failure_message, frames_of, write_instruction
 
 TRACEBACK = """\
 tests/test_a.py:12: in test_low
@@ -20,15 +20,6 @@ a.py:3: in g
 E   AssertionError: no <object object at 0x7f00deadbeef>
 E   assert 1 == 2
 E    +  where 1 = f()
-"""
-PATCH = """\
-diff --git a/src/b.py b/src/b.py
---- a/src/b.py
-+++ b/src/b.py
-@@ -5,3 +5,3 @@
- def bound(value):
--    return value / zero
-+    return value / safe_divisor("some prose")  # and a comment
 """
 
 
@@ -60,16 +51,3 @@ def test_many_failing_tests_are_counted_not_listed() -> None:
     text = write_instruction("demo", failures, is_source)
     assert len(text) < 500
     assert text.count("\n- tests/") + int(text.partition("- and ")[2].partition(" more")[0]) == 30
-
-
-def test_a_symptom_is_no_leak() -> None:
-    text = write_instruction("demo", {"tests/test_a.py::test_low": TRACEBACK}, is_source)
-    assert leaks(text, PATCH, ["def bound(value): return value / zero", "safe_divisor"]) == []
-    assert leaks("some prose and a comment", PATCH, ["bound value zero return"]) == []
-
-
-def test_lines_of_the_patch_and_names_of_the_fix_are_leaks() -> None:
-    workspace = ["def bound(value):\n    return value / zero\n"]
-    assert leaks("It does `return  value / zero` there.", PATCH, workspace) == ["return value / zero"]
-    assert leaks("Use safe_divisor instead.", PATCH, workspace) == ["safe_divisor"]
-    assert leaks("Use safe_divisor instead.", PATCH, [*workspace, "safe_divisor = 1"]) == []

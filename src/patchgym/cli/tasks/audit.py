@@ -20,7 +20,8 @@ from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from patchgym.tasks.gates.audit import AuditReport, AuditSettings
+    from patchgym.tasks.gates.audit import AuditReport
+    from patchgym.tasks.gates.settings import GateSettings
 
 
 @click.command()
@@ -46,11 +47,11 @@ def command(
     sys.exit(1 if report.findings else 0)
 
 
-def _settings(allowed: Sequence[str], least_points: int) -> "AuditSettings":
-    from patchgym.tasks.gates.audit import AuditSettings
+def _settings(allowed: Sequence[str], least_points: int) -> "GateSettings":
+    from patchgym.tasks.gates.settings import GateSettings
     from patchgym.tasks.gates.spdx import canonical
 
-    default = AuditSettings()
+    default = GateSettings()
     more = [canonical(one) for one in allowed]
     strange = next((one for one in more if " " in one), None)
     if strange is not None:
@@ -59,10 +60,10 @@ def _settings(allowed: Sequence[str], least_points: int) -> "AuditSettings":
         "licences": {"allowed": (*default.licences.allowed, *more)},
         "priority": {"least_points": least_points},
     }
-    return validated(AuditSettings, changes, "of the command line")
+    return validated(GateSettings, changes, "of the command line")
 
 
-def _audit(tasks: TaskSet, chosen: Sequence[Task], settings: "AuditSettings", attack: bool) -> "AuditReport":
+def _audit(tasks: TaskSet, chosen: Sequence[Task], settings: "GateSettings", attack: bool) -> "AuditReport":
     from patchgym.tasks.gates.audit import Attacker, audit
 
     # The set's own store stays as it is: patched trees go into a copy.

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from patchgym.tasks.bugs.mutation import Mutation
 from patchgym.tasks.bugs.operators import traits
 from patchgym.tasks.bugs.survey import Survey
-from patchgym.tasks.proof.hiding import function_of
-from patchgym.testrun import Coverage
+from patchgym.testrun import Coverage, function_of
 
 _ALONE, _GAIN, _HALF = 0.9, 0.25, 10.0
 _STEEP = 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from patchgym.config import Settings
 from patchgym.content import ObjectStore, apply_patch, patched_paths
 from patchgym.errors import DataError, EnvironmentBuildError, PatchError, SandboxError
 from patchgym.grading import is_protected
@@ -21,12 +20,15 @@ from patchgym.sandbox import SandboxFactory
 from patchgym.tasks.gates.attack.secrets import normal
 from patchgym.tasks.gates.description import describe
 from patchgym.tasks.gates.findings import Finding, one_line
-from patchgym.tasks.gates.licences import LicenceSettings, licence_of_tree, licence_problem
-from patchgym.tasks.gates.priority import PrioritySettings, priority_of, shortfalls
+from patchgym.tasks.gates.licences import licence_of_tree, licence_problem
+from patchgym.tasks.gates.priority import priority_of, shortfalls
+from patchgym.tasks.gates.settings import GateSettings
 from patchgym.tasks.gates.solution import answer_of, hidden_blocks
 from patchgym.tasks.gates.spdx import licences_in
 from patchgym.tasks.gates.statement import Answer, statement_leaks
 from patchgym.tasks.gates.workspace import Bounds, attack_workspace
+from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
+from patchgym.tasks.overlap.pairs import find_overlap
 
 Progress = Callable[[int, int], None]
 """Called with how many tasks are done and how many there are."""
@@ -36,20 +38,13 @@ _UNSEARCHED = frozenset({"unsearched", "no_sandbox", "no_environment"})
 _RESAY = "Say the symptom instead, or run scrub() over the statement."
 
 
-class AuditSettings(Settings):
-    """What a set is held against."""
-
-    licences: LicenceSettings = LicenceSettings()
-    priority: PrioritySettings = PrioritySettings()
-
-
 @dataclass(frozen=True)
 class Subject:
     """One task under audit, with what several checks need of it."""
 
     task: Task
     objects: ObjectStore
-    settings: AuditSettings = field(default_factory=AuditSettings)
+    settings: GateSettings = field(default_factory=GateSettings)
 
     @cached_property
     def answer(self) -> Answer:
@@ -153,10 +148,12 @@ def check_hidden(subject: Subject) -> Iterator[Finding]:
 def check_licence(subject: Subject) -> Iterator[Finding]:
     """The sources' licence is known and on the list."""
     task, settings = subject.task, subject.settings.licences
+    if subject.settings.any_license:
+        return
     found = licence_of_tree(subject.objects, task.workspace)
     stated = task.source.license
     problem = licence_problem(stated or found.expression, 1.0 if stated else found.confidence, settings)
-    mend = "Leave the task out, state its licence, or add the licence to audit.licences.allowed."
+    mend = "Leave the task out, state its licence, or add the licence to tasks.gates.licences.allowed."
     if problem:
         kind = "unknown" if stated is None and found.expression is None else "not_allowed"
         yield subject.finding("licence", kind, problem, mend, "source.license")
@@ -173,6 +170,20 @@ def check_priority(subject: Subject) -> Iterator[Finding]:
         yield subject.finding("priority", "below_threshold", reason, "Leave the task out, or lower the threshold.")
 
 
+def check_duplicates(tasks: Sequence[Task], objects: ObjectStore) -> Iterator[Finding]:
+    """No two tasks of the set have nearly the same solution."""
+    for pair in find_overlap(fingerprint_tasks(tasks, objects)).duplicates:
+        first, second = tasks[pair.first], tasks[pair.second]
+        yield Finding(
+            task=second.id,
+            check="duplicates",
+            kind=pair.why.replace(" ", "_"),
+            where="gold_patch",
+            evidence=one_line(f"{pair.similarity:.0%} like {first.id}"),
+            mend="Keep one of the two.",
+        )
+
+
 TASK_CHECKS: tuple[TaskCheck, ...] = (
     check_statement,
     check_description,
@@ -183,7 +194,7 @@ TASK_CHECKS: tuple[TaskCheck, ...] = (
     check_priority,
 )
 """Checks of one task."""
-SET_CHECKS: tuple[SetCheck, ...] = ()
+SET_CHECKS: tuple[SetCheck, ...] = (check_duplicates,)
 """Checks of a whole set."""
 
 
@@ -201,7 +212,7 @@ class Attacker:
 async def audit(
     tasks: Sequence[Task],
     objects: ObjectStore,
-    settings: AuditSettings,
+    settings: GateSettings,
     attacker: Attacker | None = None,
     *,
     task_checks: Sequence[TaskCheck] = TASK_CHECKS,

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from patchgym.records import Task
-from patchgym.tasks.proof.hiding import function_of
+from patchgym.testrun import function_of
 
 _SYMPTOM = re.compile(
     r"\b\w{0,60}(?:Error|Exception|Warning)\b|\bassert\b|Traceback|\b(?:fails?|failed|failing|failure|raises?|raised"

@@ -8,7 +8,7 @@ from patchgym.content.unified import Hunk
 from patchgym.records import Task
 from patchgym.tasks.gates.attack.secrets import normal
 from patchgym.tasks.gates.statement import Answer
-from patchgym.tasks.proof.hiding import function_of
+from patchgym.testrun import function_of
 
 _CONTEXT = (1, 2, 3)
 _MOST_LINES = 40

@@ -11,8 +11,7 @@ from patchgym.errors import BuildFailure, EnvironmentBuildError
 from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
-from patchgym.tasks.proof.hiding import function_of
-from patchgym.testrun import Coverage, TestRun, coverage_tool, run_tests, sandbox_spec
+from patchgym.testrun import Coverage, TestRun, coverage_tool, function_of, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64

@@ -12,11 +12,11 @@ from patchgym.records import Limits, Task, Tests
 from patchgym.tasks.funnel import Dropped
 from patchgym.tasks.proof.bench import Bench, Healthy
 from patchgym.tasks.proof.focus import focus
-from patchgym.tasks.proof.hiding import defined_functions, function_of, without_functions
+from patchgym.tasks.proof.hiding import defined_functions, without_functions
 from patchgym.tasks.proof.instruction import frames_of
 from patchgym.tasks.proof.statement import Wording, with_instruction
 from patchgym.tasks.sources.candidates import Candidate, text_of
-from patchgym.testrun import TestRun
+from patchgym.testrun import TestRun, function_of
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,6 @@ import libcst as cst
 from patchgym.errors import DataError
 
 
-def function_of(test_id: str) -> tuple[str, str]:
-    """The file and the qualified function name of a pytest id: ``a.py::C::test_x[1]`` is ``("a.py", "C.test_x")``."""
-    path, _, inner = test_id.partition("::")
-    return path, inner.partition("[")[0].replace("::", ".")
-
-
 def without_functions(source: str, names: Collection[str]) -> str:
     """``source`` without the functions and methods of these qualified names, their decorators and the comments right
     above them. A body that would be left empty gets ``pass``. Everything else stays as it is.

@@ -6,17 +6,14 @@ and the module that the tracebacks go through, where they show one.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
-from patchgym.tasks.proof.hiding import function_of
+from patchgym.testrun import function_of
 
 _TEST_CHARS = 320
 _MESSAGE_CHARS = 110
-_LEAST_CHARS = 8
 _FRAME = re.compile(r"^(\S+\.py):\d+: in (\S+)$", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_PROSE = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
-_WORDS = re.compile(r"[^\W\d]\w*")
 
 
 def failure_message(traceback: str) -> str:
@@ -51,21 +48,3 @@ def write_instruction(name: str, failures: Mapping[str, str], is_source: Callabl
     if modules:
         told.append(f"The traceback ends in {modules.most_common(1)[0][0]}.")
     return "\n".join([*told, "Fix the source, not the tests."])
-
-
-def leaks(instruction: str, gold_patch: str, workspace: Iterable[str]) -> list[str]:
-    """What an instruction gives away of the fix: lines that the patch adds or removes, and names that only the fix
-    brings in (that none of ``workspace``, the texts of the files that the agent starts from, has)."""
-    told = " ".join(instruction.split())
-    found: list[str] = []
-    known = {word for text in workspace for word in _WORDS.findall(text)}
-    told_words = set(_WORDS.findall(instruction))
-    for line in gold_patch.splitlines():
-        if line[:1] not in ("+", "-") or line.startswith(("+++", "---")):
-            continue
-        code = " ".join(line[1:].split())
-        if len(code) >= _LEAST_CHARS and code in told:
-            found.append(code)
-        if line[0] == "+":
-            found += sorted((set(_WORDS.findall(_PROSE.sub("", code))) - known) & told_words)
-    return list(dict.fromkeys(found))

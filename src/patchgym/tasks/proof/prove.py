@@ -16,9 +16,8 @@ from patchgym.records import Environment, Outcome, Task, TestReport, Validation,
 from patchgym.tasks.funnel import Dropped
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.focus import focus
-from patchgym.tasks.proof.hiding import function_of
 from patchgym.tasks.proof.weak import mutant_score
-from patchgym.testrun import TestRun
+from patchgym.testrun import TestRun, function_of
 
 _T = TypeVar("_T")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from patchgym.tasks.gates.statement.answer import Answer, Token, code_tokens, tokens_of, words_of
 from patchgym.tasks.gates.statement.leak import Leak, LeakKind
-from patchgym.tasks.proof.hiding import function_of
+from patchgym.testrun import function_of
 
 _RUN = 5  # tokens of a longer line that must be shared
 _COMMENT_RUN = 8
