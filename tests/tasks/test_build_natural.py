@@ -1,5 +1,6 @@
 """What people changed, all the way to proved tasks: a repository's commits and logged sessions, through the command."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from patchgym.content import ObjectStore
 from patchgym.records import Task
-from patchgym.tasks import TaskSet
-from tests.tasks.sources.codebase import FLAT, MENDED, MODULE, NEW_TEST, TEST, Repo
+from patchgym.sandbox import NamespaceSandboxes
+from patchgym.tasks import TaskSet, TaskSetRecipe
+from patchgym.tasks.build import build_task_set
+from patchgym.tasks.sources.releases import ReleaseSource
+from tests.tasks.sources.codebase import FLAT, MENDED, MODULE, NEW_TEST, TEST, Repo, Shelf
 from tests.workshop import need_namespaces
 
 MESSAGE = "Halves are whole numbers\n\nCalling half(5) gave 2.5, though callers count in whole things and expect 2."
@@ -113,6 +118,52 @@ def test_a_command_that_a_session_ran_becomes_its_check(repo: Repo, tmp_path: Pa
     assert task.tests.fail_to_pass == ("tests/test_session_checks.py::test_command_1",)
     assert task.tests.hidden == task.tests.fail_to_pass
     assert set(task.tests.pass_to_pass) == {"tests/test_numbers.py::test_double"}
+
+
+STRONG = (
+    NEW_TEST.replace("== 2\n", "== 2\n    assert numbers.half(-4) == -2\n")
+    + """
+
+def test_half_of_zero():
+    assert numbers.half(0) == 0
+
+
+def test_half_is_whole():
+    assert isinstance(numbers.half(9), int)
+
+
+def test_double_of_odd():
+    assert numbers.double(3) == 6
+"""
+)
+
+
+@pytest.mark.network
+def test_bugs_are_planted_in_a_release_that_is_not_pinned(tmp_path: Path) -> None:
+    need_namespaces()
+    shelf = Shelf(tmp_path / "shelf")
+    shelf.add("2.0", {**FLAT, "pkg/numbers.py": MENDED, "tests/test_numbers.py": STRONG})
+    recipe = TaskSetRecipe(train=("pkg==2.0", "untested==1.0"), train_per_release=1, proof_runs=1)
+    bare = Shelf(tmp_path / "bare")
+    bare.add("1.0", {"pkg/__init__.py": "", "pkg/numbers.py": MENDED})
+    factories: list[NamespaceSandboxes] = []
+
+    def factory_for(objects: ObjectStore) -> NamespaceSandboxes:
+        factories.append(NamespaceSandboxes(objects, cache=tmp_path / "cache"))
+        return factories[-1]
+
+    def releases(requirement: str) -> ReleaseSource:
+        return (shelf if requirement.startswith("pkg") else bare).source(requirement)
+
+    try:
+        manifest = asyncio.run(build_task_set(recipe, tmp_path / "set", factory_for=factory_for, releases=releases))
+    finally:
+        factories[0].close()
+    task, _ = only(tmp_path)
+    assert (task.source.kind, task.source.repo, task.source.version) == ("synthetic", "pkg", "2.0")
+    assert task.source.created_at is not None
+    assert manifest.sources["pkg==2.0"] == shelf.files[0].sha256
+    assert manifest.refused == {"no_tests": 1}
 
 
 def test_a_log_needs_its_repositories(tmp_path: Path) -> None:

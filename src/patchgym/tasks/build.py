@@ -34,6 +34,7 @@ from patchgym.tasks.sources.packages import Catalog
 from patchgym.tasks.sources.planted import planted_candidate
 from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.provide import Provider
+from patchgym.tasks.sources.refusals import Refused
 from patchgym.tasks.sources.releases import ReleaseSource
 from patchgym.tasks.sources.sessions import SessionSource
 from patchgym.tasks.sources.source import CandidateSource
@@ -51,15 +52,17 @@ async def build_task_set(
     factory_for: Callable[[ObjectStore], SandboxFactory],
     build: Callable[[Environment], Path] = build_environment,
     catalog: Catalog | None = None,
+    releases: Callable[[str], ReleaseSource] = ReleaseSource,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> TaskSetManifest:
     """Build the task set of ``recipe`` at ``out``. Until all of it is there, nothing is at ``out``; the work so far is
-    in the folder ``.NAME.build`` beside it, and the same call goes on from there.
+    in the folder ``.NAME.build`` beside it, and the same call goes on from there. Releases that ``catalog`` does not
+    pin come from ``releases``, which asks the index.
 
     The same recipe gives the same tasks, save for times. See ``patchgym.tasks.funnel`` for what the manifest counts.
 
     Raises:
-        UsageError: ``out`` exists, a release is not pinned, or another build is at work there.
+        UsageError: ``out`` exists, there is no such release, or another build is at work there.
         ConfigError: there is no such operator, a release is on both sides, or what is there is of another recipe.
         OfflineError, PrerequisiteError: sources or environments cannot be had.
         DataError: no candidate became a task.
@@ -70,11 +73,10 @@ async def build_task_set(
     _check(recipe)
     with Ledger(out.with_name(f".{out.name}.build"), recipe.model_dump(mode="json")) as ledger:
         objects = ledger.objects
-        catalog = catalog or Catalog()
-        revisions = await _load_all(recipe, objects, catalog, on_progress)
         bench = Bench(factory_for(objects), objects, build, recipe.concurrency or len(os.sched_getaffinity(0)))
         shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {})
-        work = _Build(shop, revisions, on_progress)
+        revisions, pins = await _load_all(shop, catalog or Catalog(), releases, on_progress)
+        work = _Build(shop, revisions, pins, on_progress)
         tasks = await work.run()
         if not tasks:
             raise DataError("No candidate became a task", why=f"What became of them: {shop.funnel.dropped}.")
@@ -85,7 +87,7 @@ async def build_task_set(
             dropped=shop.funnel.dropped,
             refused=dict(shop.funnel.refused.most_common()),
             flaky=dict(sorted(shop.flaky.items())),
-            sources={**{name: catalog.pin(name).sha256 for name in sorted(revisions)}, **work.pins},
+            sources=dict(sorted(work.pins.items())),
             logs=work.logs,
             seconds=round(ledger.seconds, 1),
             created_at=datetime.now(UTC),
@@ -118,10 +120,14 @@ def _check(recipe: TaskSetRecipe) -> None:
 
 
 async def _load_all(
-    recipe: TaskSetRecipe, objects: ObjectStore, catalog: Catalog, on_progress: Progress
-) -> dict[str, Revision]:
+    shop: Workshop, catalog: Catalog, releases: Callable[[str], ReleaseSource], on_progress: Progress
+) -> tuple[dict[str, Revision], dict[str, str]]:
+    """Every release of the recipe as a revision, and the SHA-256 of its sdist. One that is not pinned comes from the
+    index, and an environment is found for it; where there is none, it is left out and counted."""
+    recipe, objects = shop.recipe, shop.bench.objects
     ends = [end for pair in recipe.pairs for end in _ends(pair)]
     wanted = list(dict.fromkeys([*recipe.train, *recipe.heldout, *ends]))
+    pins = {requirement: pin for requirement in wanted if (pin := catalog.known(requirement)) is not None}
     arrived = 0
 
     async def fetch(requirement: str) -> None:
@@ -131,8 +137,20 @@ async def _load_all(
         on_progress("sources", arrived, len(wanted))
 
     on_progress("sources", 0, len(wanted))
-    await together(fetch(requirement) for requirement in wanted)
-    return {requirement: catalog.load(requirement, objects) for requirement in wanted}
+    await together(fetch(requirement) for requirement in pins)
+    revisions = {requirement: catalog.load(requirement, objects) for requirement in pins}
+    hashes = {requirement: pin.sha256 for requirement, pin in pins.items()}
+    for requirement in (name for name in wanted if name not in pins):
+        source = releases(requirement)
+        try:
+            found = await asyncio.to_thread(source.revision, objects)
+            revisions[requirement] = (await shop.provider.provide(found, found.tree)).revision
+        except Refused as refused:
+            shop.funnel.refused[refused.reason] += 1
+        except EnvironmentBuildError as error:
+            shop.funnel.refused[error.kind] += 1
+        hashes |= {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+    return revisions, hashes
 
 
 def _ends(pair: str) -> tuple[str, str]:
@@ -145,14 +163,23 @@ def _ends(pair: str) -> tuple[str, str]:
 class _Build:
     """One build under way: every source of the recipe, and how far it is."""
 
-    def __init__(self, shop: Workshop, revisions: dict[str, Revision], on_progress: Progress) -> None:
+    def __init__(
+        self, shop: Workshop, revisions: dict[str, Revision], pins: dict[str, str], on_progress: Progress
+    ) -> None:
         recipe, objects = shop.recipe, shop.bench.objects
-        self.pins: dict[str, str] = {}
+        self.pins = pins
         self.logs: dict[str, str] = {}
         self._shop, self._revisions, self._on_progress = shop, revisions, on_progress
         self._settler = Settler(shop)
-        self._pairs = [pair_candidate(revisions[old], revisions[new], objects) for old, new in map(_ends, recipe.pairs)]
-        names = [{revisions[requirement].name for requirement in side} for side in (recipe.train, recipe.heldout)]
+        self._pairs = [
+            pair_candidate(revisions[old], revisions[new], objects)
+            for old, new in map(_ends, recipe.pairs)
+            if old in revisions and new in revisions
+        ]
+        names = [
+            {revisions[requirement].name for requirement in side if requirement in revisions}
+            for side in (recipe.train, recipe.heldout)
+        ]
         self._shared = names[0] & names[1]
         self._wanted = (
             len(recipe.pairs)
@@ -170,8 +197,12 @@ class _Build:
         work += [self._from_history(GitSource(place)) for place in recipe.repositories]
         work += [self._from_history(ReleaseSource(name, most=recipe.commits)) for name in recipe.histories]
         work += [self._from_history(SessionSource(Path(path), Path(recipe.clones))) for path in recipe.logs]
-        work += [self._planted(name, "train", recipe.train_per_release) for name in recipe.train]
-        work += [self._planted(name, "heldout", recipe.heldout_per_release) for name in recipe.heldout]
+        sides: tuple[tuple[Side, tuple[str, ...], int], ...] = (
+            ("train", recipe.train, recipe.train_per_release),
+            ("heldout", recipe.heldout, recipe.heldout_per_release),
+        )
+        for side, names, count in sides:
+            work += [self._planted(name, side, count) for name in names if name in self._revisions]
         tasks = [task for found in await together(work) for task in found]
         if not tasks:
             return []

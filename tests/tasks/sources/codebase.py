@@ -1,14 +1,18 @@
 """Code bases made for a test: as files of a tree, as sdists, as git repositories."""
 
+import hashlib
 import io
 import os
 import subprocess
 import tarfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from patchgym.content import Entry, ObjectStore
+from patchgym.content.downloads import IndexFile
 from patchgym.tasks.sources.files import Files
+from patchgym.tasks.sources.releases import ReleaseSource
 
 MODULE = """\
 def double(value):
@@ -96,3 +100,34 @@ class Repo:
         self._clock += 3600
         self.git("commit", "--quiet", "--allow-empty", "--allow-empty-message", "--message", message)
         return self.git("rev-parse", "HEAD")
+
+
+class Shelf:
+    """Sdists of one package, as an index lists them and gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[IndexFile] = []
+
+    def add(self, version: str, texts: Mapping[str, str], *, yanked: bool = False, data: bytes | None = None) -> None:
+        """Put a release on the shelf; releases come a day after one another."""
+        content = make_sdist("pkg", version, texts) if data is None else data
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.folder / digest / f"pkg-{version}.tar.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        when = datetime(2024, 1, 1 + len(self.files), tzinfo=UTC)
+        self.files.append(
+            IndexFile(
+                version=version, filename=path.name, url=path.as_uri(), sha256=digest, yanked=yanked, uploaded=when
+            )
+        )
+
+    def source(self, requirement: str, most: int = 10) -> ReleaseSource:
+        """The source of these releases."""
+        return ReleaseSource(
+            requirement,
+            most=most,
+            listing=lambda name: tuple(self.files),
+            fetch=lambda file: self.folder / (file.sha256 or "") / file.filename,
+        )

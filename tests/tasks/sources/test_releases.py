@@ -1,7 +1,5 @@
 """Candidates from the releases of a package, from a listing and files that the test makes."""
 
-import hashlib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,42 +10,11 @@ from patchgym.content.downloads import IndexFile
 from patchgym.errors import UsageError
 from patchgym.tasks.sources.refusals import Refusal, Refused
 from patchgym.tasks.sources.releases import ReleaseSource
-from tests.tasks.sources.codebase import FLAT, MENDED, NEW_TEST, make_sdist
+from tests.tasks.sources.codebase import FLAT, MENDED, NEW_TEST, Shelf
 
 LOG = "## 1.1\n\n- whole halves\n\n## 1.0\n\n- begin\n"
 V2 = {**FLAT, "pkg/numbers.py": MENDED, "tests/test_numbers.py": NEW_TEST, "CHANGES.md": LOG}
 V3 = {**V2, "pkg/numbers.py": MENDED + "\n\ndef third(value):\n    return value // 3\n"}
-
-
-class Shelf:
-    """Sdists of one package, as an index lists them and gives them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.files: list[IndexFile] = []
-
-    def add(self, version: str, texts: Mapping[str, str], *, yanked: bool = False, data: bytes | None = None) -> None:
-        """Put a release on the shelf; releases come a day after one another."""
-        content = make_sdist("pkg", version, texts) if data is None else data
-        digest = hashlib.sha256(content).hexdigest()
-        path = self.folder / digest / f"pkg-{version}.tar.gz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        when = datetime(2024, 1, 1 + len(self.files), tzinfo=UTC)
-        self.files.append(
-            IndexFile(
-                version=version, filename=path.name, url=path.as_uri(), sha256=digest, yanked=yanked, uploaded=when
-            )
-        )
-
-    def source(self, requirement: str, most: int = 10) -> ReleaseSource:
-        """The source of these releases."""
-        return ReleaseSource(
-            requirement,
-            most=most,
-            listing=lambda name: tuple(self.files),
-            fetch=lambda file: self.folder / (file.sha256 or "") / file.filename,
-        )
 
 
 @pytest.fixture

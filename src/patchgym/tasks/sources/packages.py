@@ -65,6 +65,12 @@ class Catalog:
             )
         return Pin(name=name, version=version, kind="sdist", sha256=package.releases[version])
 
+    def known(self, requirement: str) -> Pin | None:
+        """The pinned sdist of a release; None where there is no such package or release."""
+        name, _, version = requirement.partition("==")
+        package = self._packages.get(name)
+        return self.pin(requirement) if package is not None and version in package.releases else None
+
     def fetch(self, requirement: str) -> Path:
         """The release's sdist, from the cache where it is there. Blocking; safe to run in threads.
 
