@@ -26,19 +26,18 @@ def command(taskset: Path, task_id: str | None, whole: bool, as_json: bool) -> N
     elif as_json:
         show_json([task.view().model_dump(mode="json") for task in found.tasks])
     else:
-        rows = [
-            (
-                task.id,
-                task.split,
-                task.source.kind,
-                f"{len(task.view().failing_tests)}+{len(task.tests.hidden)}",
-                str(len(task.tests.pass_to_pass)),
-                str(task.scope.lines),
-                "yes" if task.validation is not None and task.validation.proved else "no",
-            )
-            for task in found.tasks
-        ]
-        show_table(taskset.name, ("task", "split", "kind", "fail+hidden", "pass", "lines", "proved"), rows)
+        for side in ("train", "heldout"):
+            tasks = found.split(side)
+            if tasks:
+                proved = sum(task.validation is not None and task.validation.proved for task in tasks)
+                title = f"{taskset.name}, {side}: {len(tasks)} tasks, {proved} of them proved"
+                show_table(title, ("task", "kind", "fail+hidden", "pass", "lines"), [_row(task) for task in tasks])
+
+
+def _row(task: Task) -> tuple[str, ...]:
+    kind = {"release_pair": "pair"}.get(task.source.kind, task.source.kind)
+    failing = f"{len(task.view().failing_tests)}+{len(task.tests.hidden)}"
+    return task.id, kind, failing, str(len(task.tests.pass_to_pass)), str(task.scope.lines)
 
 
 def _show_task(task: Task, whole: bool) -> None:
@@ -50,9 +49,28 @@ def _show_task(task: Task, whole: bool) -> None:
         return
     show_line("\nHidden failing tests:\n" + "\n".join(f"  {test}" for test in task.tests.hidden))
     show_line(f"\n{len(task.tests.pass_to_pass)} tests must stay passing.\nOrigin: {task.source.change}")
+    show_line("\n".join(_facts(task)))
+    show_line(f"\nGold patch:\n{task.gold_patch}")
+
+
+def _facts(task: Task) -> list[str]:
+    """How it was proved, how hard it looks, and how fit it is for training, a line each."""
+    from patchgym.tasks.gates.priority import priority_of
+
+    lines: list[str] = []
     proof = task.validation
     if proof is not None:
-        show_line(
-            f"Proof: base failed {proof.base_failed} of {proof.runs}, gold passed {proof.gold_passed} of {proof.runs}"
-        )
-    show_line(f"\nGold patch:\n{task.gold_patch}")
+        runs = proof.runs
+        told = f"base failed {proof.base_failed} of {runs}, nothing done failed {proof.noop_failed} of {runs}"
+        lines.append(f"Proof: {told}, gold passed {proof.gold_passed} of {runs}")
+        if proof.mutants is not None:
+            planted = proof.mutants.killed + proof.mutants.survived
+            lines.append(f"Tests: they noticed {proof.mutants.killed} of {planted} bugs planted in the solution")
+    if task.difficulty is not None:
+        lines.append(f"Difficulty {task.difficulty.score:.2f}: {'; '.join(task.difficulty.why)}")
+    priority = priority_of(task)
+    lines.append(f"Priority {priority.total} of 20")
+    for row in priority.rows:
+        missing = [point.why for point in row.points if not point.given]
+        lines.append(f"  {row.name} {row.total} of {len(row.points)}{': ' + '; '.join(missing) if missing else ''}")
+    return lines
