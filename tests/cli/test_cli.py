@@ -179,6 +179,18 @@ def test_a_finished_run_is_not_run_again_and_another_configuration_is_refused(tm
 
 
 @pytest.mark.network
+def test_the_figures_of_a_set_as_a_table_and_as_json(taskset: Path) -> None:
+    table, as_json = patchgym("tasks", "stats", str(taskset)), patchgym("tasks", "stats", str(taskset), "--json")
+    assert (table.returncode, as_json.returncode) == (0, 0)
+    figures = json.loads(as_json.stdout)
+    assert (figures["tasks"], figures["proved"], figures["duplicates"]) == (1, 0, 0)
+    assert figures["split"] == {"heldout": 1}
+    assert figures["source"] == {"synthetic": 1}
+    assert figures["scope"] == {"one file, up to 2 lines": 1}
+    for part in ("heldout", "synthetic", "calc", "unknown"):
+        assert part in table.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("ignored", [False, True], ids=["foreground", "background"])
 def test_a_signal_ends_a_run_cleanly_also_in_a_shells_background(

@@ -69,7 +69,8 @@ def endpoint(*answers: Answer, models: list[str] | None = None) -> Iterator[Fake
 
         def do_POST(self) -> None:
             fake.headers.append({name.lower(): value for name, value in self.headers.items()})
-            fake.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            fake.asked.append(self.asked)
             assert self.path == "/v1/chat/completions"
             (fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0])(self)
 

@@ -9,9 +9,9 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from patchgym.content import ObjectStore, disk_errors
@@ -28,7 +28,7 @@ from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.settle import Settler, Side, Workshop
-from patchgym.tasks.sources.candidates import Candidate, pair_candidate
+from patchgym.tasks.sources.candidates import Candidate, pair_candidate, text_of
 from patchgym.tasks.sources.git import GitSource
 from patchgym.tasks.sources.packages import Catalog
 from patchgym.tasks.sources.planted import planted_candidate
@@ -39,6 +39,7 @@ from patchgym.tasks.sources.releases import ReleaseSource
 from patchgym.tasks.sources.sessions import SessionSource
 from patchgym.tasks.sources.source import CandidateSource
 from patchgym.tasks.taskset import write_task_set
+from patchgym.tasks.writer import Writer
 
 _WAVE = 4
 Progress = Callable[[str, int, int], None]
@@ -74,7 +75,8 @@ async def build_task_set(
     with Ledger(out.with_name(f".{out.name}.build"), recipe.model_dump(mode="json")) as ledger:
         objects = ledger.objects
         bench = Bench(factory_for(objects), objects, build, recipe.concurrency or len(os.sched_getaffinity(0)))
-        shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {})
+        writer = Writer(recipe.writer, ledger.folder / "answers.jsonl") if recipe.writer.model else None
+        shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {}, writer)
         revisions, pins = await _load_all(shop, catalog or Catalog(), releases, on_progress)
         work = _Build(shop, revisions, pins, on_progress)
         tasks = await work.run()
@@ -209,6 +211,8 @@ class _Build:
         kept, gone = await asyncio.to_thread(clean, tasks, self._shop.bench.objects, recipe.benchmarks)
         for _, reason in gone:
             self._shop.funnel.drop(reason)
+        if self._shop.writer is not None:
+            self._shop.funnel.refused.update(self._shop.writer.refused)
         for _ in kept:
             self._shop.funnel.write()
         return kept
@@ -259,9 +263,11 @@ class _Build:
         bugs = await asyncio.to_thread(
             plan, revision, self._shop.bench.objects, healthy.coverage, self._plan_settings(), recipe.seed
         )
-        found: list[Task] = []
         made: Counter[str] = Counter()
         waiting = self._usable(bugs, revision, side, made)
+        first = list(islice(waiting, recipe.writer.bugs))
+        found = await self._written(first, revision, side, wanted, made)
+        waiting = chain(self._usable(iter(first), revision, side, made), waiting)
         left = wanted * recipe.bugs.tries_per_task
         while len(found) < wanted and left > 0:
             count = min(left, max(2, wanted - len(found)))
@@ -279,6 +285,25 @@ class _Build:
                     found.append(self._accept(task))
                 else:
                     self._shop.funnel.drop("spare")
+        return found
+
+    async def _written(
+        self, planned: Sequence[Bug], revision: Revision, side: Side, wanted: int, made: Counter[str]
+    ) -> list[Task]:
+        """Tasks with bugs that a model wrote, in the functions that the plan begins with."""
+        writer, objects = self._shop.writer, self._shop.bench.objects
+        if writer is None:
+            return []
+        found: list[Task] = []
+        for place in dict.fromkeys(bug.functions[0] for bug in planned):
+            path, _, name = place.partition(":")
+            source = text_of(objects, objects.entries(revision.tree)[path])
+            bug = await writer.bug(path, source, name) if len(found) < wanted else None
+            if bug is not None:
+                task = await self._settler.settle(planted_candidate(revision, objects, bug), side)
+                if task is not None:
+                    made.update(bug.functions)
+                    found.append(self._accept(task))
         return found
 
     def _plan_settings(self) -> PlanSettings:

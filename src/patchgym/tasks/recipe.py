@@ -26,6 +26,19 @@ class BugSettings(Settings):
     tries_per_task: int = Field(default=6, ge=1)
 
 
+class WriterSettings(Settings):
+    """A model that writes for a build (none: ``model`` is empty): what an OpenAI-compatible endpoint at ``base_url``
+    (none: ``$OPENAI_BASE_URL``) calls it. ``bugs`` is how many it is asked for in each release, ``statements`` whether
+    it tells what goes wrong where nobody wrote that."""
+
+    model: str = ""
+    base_url: str = ""
+    bugs: int = Field(default=0, ge=0)
+    statements: bool = True
+    temperature: float = Field(default=0.7, ge=0.0)
+    max_tokens: int = Field(default=1500, ge=1)
+
+
 class TaskSetRecipe(Settings):
     """Settings of ``patchgym tasks build``.
 
@@ -59,6 +72,7 @@ class TaskSetRecipe(Settings):
     heldout_per_release: int = Field(default=3, ge=0)
     heldout_functions: float = Field(default=0.4, gt=0.0, lt=1.0)
     bugs: BugSettings = BugSettings()
+    writer: WriterSettings = WriterSettings()
     gates: GateSettings = GateSettings()
     wording: Literal["tests", "symptoms"] = "tests"
     max_failing_tests: int = Field(default=40, ge=2)

@@ -20,6 +20,7 @@ from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.sources.candidates import Candidate
 from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.provide import Provider
+from patchgym.tasks.writer import Writer
 
 Side = Literal["train", "heldout"]
 _OF_THE_SUITE = frozenset({BuildFailure.SUITE_FAILS, BuildFailure.SUITE_HANGS})
@@ -35,6 +36,7 @@ class Workshop:
     ledger: Ledger
     funnel: Funnel
     flaky: dict[str, dict[str, tuple[Outcome, ...]]]
+    writer: Writer | None = None
 
 
 class Settler:
@@ -90,7 +92,8 @@ class Settler:
             provided = await shop.provider.provide(candidate.revision, candidate.healthy)
             candidate = replace(candidate, revision=provided.revision)
         healthy = await self.healthy(candidate.revision, candidate.healthy)
-        draft = await draft_task(candidate, healthy, shop.bench, self._rules, side)
+        teller = shop.writer if shop.recipe.writer.statements else None
+        draft = await draft_task(candidate, healthy, shop.bench, self._rules, side, teller)
         proved = await prove_task(draft, shop.bench, shop.recipe.proof_runs, shop.recipe.mutants)
         return self._gated(proved)
 

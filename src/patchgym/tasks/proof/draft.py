@@ -14,7 +14,7 @@ from patchgym.tasks.proof.bench import Bench, Healthy
 from patchgym.tasks.proof.focus import focus
 from patchgym.tasks.proof.hiding import defined_functions, without_functions
 from patchgym.tasks.proof.instruction import frames_of
-from patchgym.tasks.proof.statement import Wording, with_instruction
+from patchgym.tasks.proof.statement import TellsSymptoms, Wording, with_instruction
 from patchgym.tasks.sources.candidates import Candidate, text_of
 from patchgym.testrun import TestRun, function_of
 
@@ -32,7 +32,12 @@ class Rules:
 
 
 async def draft_task(
-    candidate: Candidate, healthy: Healthy, bench: Bench, rules: Rules, split: Literal["train", "heldout"]
+    candidate: Candidate,
+    healthy: Healthy,
+    bench: Bench,
+    rules: Rules,
+    split: Literal["train", "heldout"],
+    teller: TellsSymptoms | None = None,
 ) -> Task:
     """Run a candidate's broken tree, hide about half of the test functions that fail, run what is left as the agent
     would, and write the instruction from that. Of the tests, only those run that can notice what the candidate changes.
@@ -84,7 +89,7 @@ async def draft_task(
         limits=rules.limits,
         split=split,
     )
-    task = with_instruction(task, candidate, failures, objects, rules.wording)
+    task = await with_instruction(task, candidate, failures, objects, rules.wording, teller)
     if not visible and task.source.statement == "failing_tests":  # nothing that the agent sees says what is wrong
         raise Dropped("nothing_to_hide")
     return task.model_copy(update={"limits": _roomy(task, objects)})

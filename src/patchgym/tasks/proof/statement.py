@@ -1,8 +1,8 @@
 """The instruction of a task: what people wrote of the problem where somebody did, without what gives the fix away; else
 what the failing tests show."""
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Protocol
 
 from patchgym.content import ObjectStore
 from patchgym.errors import DataError
@@ -23,15 +23,31 @@ _MOST_CHARS = 4000
 _MOST_TESTS = 8
 
 
-def with_instruction(
-    task: Task, candidate: Candidate, failures: Mapping[str, str], objects: ObjectStore, wording: Wording
+class TellsSymptoms(Protocol):
+    """Whoever puts symptoms into words: a model."""
+
+    async def statement(self, package: str, symptoms: Sequence[Symptom], secrets: Collection[str]) -> str:
+        """What goes wrong in ``package``, without any of ``secrets``; empty where it could not be told."""
+        ...
+
+
+async def with_instruction(
+    task: Task,
+    candidate: Candidate,
+    failures: Mapping[str, str],
+    objects: ObjectStore,
+    wording: Wording,
+    teller: TellsSymptoms | None = None,
 ) -> Task:
     """``task`` with its instruction and a note of what that was made from. ``failures`` maps the visible failing tests
-    to their tracebacks, the most telling first."""
+    to their tracebacks, the most telling first. ``teller`` is asked where nobody wrote what is wrong."""
     revision = candidate.revision
     written = _scrubbed(task, candidate.statement, objects)
+    told = await _told(candidate, failures, task, teller) if teller is not None and not written else ""
     if written:
         origin = candidate.source.statement or "template"
+    elif told:
+        written, origin = told, "model"
     elif wording == "symptoms":
         written, origin = _described(candidate, failures, objects), "template"
     if written:
@@ -53,17 +69,27 @@ def _scrubbed(task: Task, statement: str, objects: ObjectStore) -> str:
     return left if len(left) <= _MOST_CHARS else left[:_MOST_CHARS].rpartition("\n")[0].rstrip()
 
 
+async def _told(candidate: Candidate, failures: Mapping[str, str], task: Task, teller: TellsSymptoms) -> str:
+    symptoms = _symptoms(candidate, failures)
+    lines = (line[1:].strip() for line in task.gold_patch.splitlines() if line[:1] in ("+", "-"))
+    return await teller.statement(candidate.revision.name, symptoms, list(filter(None, lines))) if symptoms else ""
+
+
+def _symptoms(candidate: Candidate, failures: Mapping[str, str]) -> list[Symptom]:
+    """What the failing tests show, where they explain themselves."""
+    named = {name.rpartition(":")[2].rpartition(".")[2] for name in candidate.functions}
+    names = {*named, candidate.exercised.rpartition(".")[2]} - {""}
+    is_source = candidate.revision.project.is_source
+    found = (
+        symptom_of(traceback, is_source, names=names, exercised=candidate.exercised) for traceback in failures.values()
+    )
+    return [symptom for symptom in found if symptom is not None]
+
+
 def _described(candidate: Candidate, failures: Mapping[str, str], objects: ObjectStore) -> str:
     """The symptom in sentences; of a change that people made also what the functions that it touches are for. Empty
     where the failing tests do not explain themselves."""
-    revision = candidate.revision
-    named = {name.rpartition(":")[2].rpartition(".")[2] for name in candidate.functions}
-    names = {*named, candidate.exercised.rpartition(".")[2]} - {""}
-    is_source = revision.project.is_source
-    found = [
-        symptom_of(traceback, is_source, names=names, exercised=candidate.exercised) for traceback in failures.values()
-    ]
-    symptoms: list[Symptom] = [symptom for symptom in found if symptom is not None]
+    revision, symptoms = candidate.revision, _symptoms(candidate, failures)
     try:
         if candidate.source.kind == "synthetic":
             return symptom_statement(revision.name, symptoms, candidate.id)
