@@ -27,6 +27,7 @@ from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import refuse_overlap
 
 _BANDS = ((0.0, 0.02, "0"), (0.02, 0.3, "<0.3"), (0.3, 0.9, "<0.9"), (0.9, 1.01, "1"))
+_FEW_HELD_OUT = 10  # under as many, no difference can show
 _NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
 
 
@@ -145,4 +146,6 @@ def _banded(rewards: Sequence[float]) -> list[str]:
 def _next_command(report: LoopReport) -> str:
     if not report.judgement.sound:
         return "patchgym doctor"
-    return "patchgym loop longer"
+    if report.tasks["heldout"] < _FEW_HELD_OUT:
+        return "patchgym loop longer"
+    return "patchgym tasks build --recipe pypi500 --out pypi500"
