@@ -159,7 +159,7 @@ def test_a_build_that_fails_says_what_it_lacks(
     lock = lock_environment(["ext"], PYTHON, builds=True)
     with pytest.raises(EnvironmentBuildError) as caught:
         build_environment(Environment(python=PYTHON, lock=lock), tmp_path / "cache")
-    assert caught.value.kind is kind
+    assert caught.value.kind is kind, caught.value.why
 
 
 def test_nothing_is_built_unless_it_is_allowed(index: PackageIndex, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_an_impossible_requirement_is_the_resolvers(
 ) -> None:
     with pytest.raises(EnvironmentBuildError) as caught:
         lock_environment(requirements, PYTHON)
-    assert caught.value.kind is kind
+    assert caught.value.kind is kind, caught.value.why
 
 
 def test_the_kinds_of_a_bad_lock(index: PackageIndex, tmp_path: Path) -> None:

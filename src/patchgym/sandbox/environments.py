@@ -220,22 +220,23 @@ def _install(environment: Environment, scratch: Path, uv_in: _Uv) -> None:
 def _failure(stderr: str, what: str, python: str) -> PatchgymError:
     lines = [line for line in stderr.splitlines() if line.strip()]
     why = "\n".join(lines[-_TAIL_LINES:])
-    if "No interpreter found" in stderr:
+    said = re.sub(r"[\s│]+", " ", stderr)  # uv breaks its lines to the width of the terminal
+    if "No interpreter found" in said:
         return PrerequisiteError(
             f"This machine has no Python {python}",
             why="An environment of this task set is locked for it.",
             mend=f"Install python{python}, or build the task set again with the Python that is here.",
         )
-    if "No space left on device" in stderr or "Disk quota exceeded" in stderr:
+    if "No space left on device" in said or "Disk quota exceeded" in said:
         return StorageError(what, why="The disk is full.", mend="Free space, or set PATCHGYM_CACHE to another place.")
     # A wrong hash is no network fault, though uv says that it failed to fetch.
-    if _NETWORK.search(stderr) and "Hash mismatch" not in stderr:
+    if _NETWORK.search(said) and "Hash mismatch" not in said:
         return OfflineError(
             what,
             why=why,
             mend="Connect to a package index once (or set PIP_INDEX_URL); afterwards the cache serves it.",
         )
-    kind = next((kind for kind, words in _KINDS if re.search(words, stderr)), BuildFailure.OTHER)
+    kind = next((kind for kind, words in _KINDS if re.search(words, said)), BuildFailure.OTHER)
     return EnvironmentBuildError(what, why=why, mend="Check the lock; lock_environment() makes one.", kind=kind)
 
 
