@@ -150,9 +150,16 @@ def sdist_that_runs(command: str) -> bytes:
         ("false", BuildFailure.BUILD_BACKEND),
     ],
 )
+@pytest.mark.parametrize("columns", ["40", "200"])
 def test_a_build_that_fails_says_what_it_lacks(
-    index: PackageIndex, tmp_path: Path, command: str, kind: BuildFailure
+    index: PackageIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    kind: BuildFailure,
+    columns: str,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", columns)  # uv breaks its messages to that width
     if command.startswith("cc") and shutil.which("cc") is None:
         pytest.skip("LOUD SKIP: no C compiler here")
     index.add("ext", "ext-1.0.tar.gz", sdist_that_runs(command))
