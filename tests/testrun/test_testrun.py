@@ -86,6 +86,30 @@ def test_every_kind_of_outcome_has_its_name(tmp_path: Path) -> None:
     assert found.evidence == ()
 
 
+SUBTESTS = """\
+import unittest
+class TestParts(unittest.TestCase):
+    def test_part_is_skipped(self):
+        for number in range(3):
+            with self.subTest(number=number):
+                if number == 1: self.skipTest("not here")
+    def test_part_fails(self):
+        for number in range(3):
+            with self.subTest(number=number):
+                self.assertNotEqual(number, 1)
+    def test_all_is_skipped(self): self.skipTest("not here")
+"""
+
+
+def test_a_part_that_is_skipped_does_not_skip_its_test(tmp_path: Path) -> None:
+    found = run(tmp_path, {"test_x.py": SUBTESTS})
+    assert {test.rpartition("::")[2]: outcome for test, outcome in found.outcomes.items()} == {
+        "test_part_is_skipped": Outcome.PASSED,
+        "test_part_fails": Outcome.FAILED,
+        "test_all_is_skipped": Outcome.SKIPPED,
+    }
+
+
 def test_exactly_the_wanted_tests_run(tmp_path: Path) -> None:
     wanted = ["test_x.py::test_fails", "test_x.py::test_each[x::y]", "test_x.py::no_such", "gone.py::test_a"]
     assert run(tmp_path, {"test_x.py": EVERY_KIND}, wanted).outcomes == {

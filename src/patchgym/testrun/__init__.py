@@ -69,15 +69,27 @@ def sandbox_spec(
 
 
 async def run_tests(
-    sandbox: Sandbox, environment: Environment, ids: Sequence[str], *, timeout_s: float, cover: Sequence[str] = ()
+    sandbox: Sandbox,
+    environment: Environment,
+    ids: Sequence[str],
+    *,
+    timeout_s: float,
+    cover: Sequence[str] = (),
+    backwards: bool = False,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects) and wait at most ``timeout_s`` seconds.
-    ``cover`` names workspace files whose lines are watched.
+    ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the last test.
 
     Raises:
         SandboxError: the sandbox was lost.
     """
-    request = {"root": WORKSPACE, "paths": list(environment.pythonpath), "ids": list(ids), "cover": list(cover)}
+    request = {
+        "root": WORKSPACE,
+        "paths": list(environment.pythonpath),
+        "ids": list(ids),
+        "cover": list(cover),
+        "backwards": backwards,
+    }
     result = await sandbox.exec(
         ["python", "-s", "-B", _RUNNER_INSIDE],
         variables={"PYTHONPATH": ""},

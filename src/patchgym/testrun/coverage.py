@@ -11,14 +11,22 @@ from patchgym.records import Environment
 @dataclass(frozen=True)
 class Coverage:
     """What one healthy run of a whole suite showed: ``lines`` maps a workspace path to its lines (from 1) and those to
-    the ids of the tests that ran them. Lines that run on import belong to no test."""
+    the ids of the tests that ran them. Lines that run on import belong to no test. ``unwatched`` are tests that
+    watching disturbs: they may run any line."""
 
     lines: Mapping[str, Mapping[int, frozenset[str]]]
+    unwatched: frozenset[str] = frozenset()
 
     def tests(self, path: str, lines: Iterable[int]) -> frozenset[str]:
         """The tests that ran any of ``lines`` of ``path``."""
         known = self.lines.get(path, {})
         return frozenset().union(*(known.get(line, frozenset()) for line in lines))
+
+    def only(self, tests: frozenset[str], unwatched: frozenset[str]) -> "Coverage":
+        """What it says of ``tests``."""
+        return Coverage(
+            {path: {line: ran & tests for line, ran in lines.items()} for path, lines in self.lines.items()}, unwatched
+        )
 
 
 def coverage_tool(environment: Environment, build: Callable[[Environment], Path]) -> Path:

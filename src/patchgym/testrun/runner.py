@@ -4,10 +4,11 @@ and the environment's own pytest.
 It is started as a script from a read-only mount, without the workspace on the import path: pytest and its plug-ins are
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
-means all that pytest collects) and ``cover`` (source files whose lines are watched; mostly none). The report is one
-JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
-could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
-in the order of their reports), and ``{"done": exit status}`` at the end.
+means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none) and ``backwards``
+(whether the last test runs first). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
+``{"collect", "outcome", "text"}`` for each file that could not be collected, ``{"covered", "lines"}`` for each watched
+file (line to the tests that ran it, by their number in the order of their reports), and ``{"done": exit status}`` at
+the end.
 """
 
 import importlib.metadata
@@ -23,7 +24,10 @@ RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
 
 
 def outcome_of(report: Any) -> str:
-    """The outcome that one phase (setup, call or teardown) of a test stands for."""
+    """The outcome that one phase (setup, call or teardown) of a test stands for. A subtest that is skipped or fails as
+    expected says nothing of the test that it belongs to."""
+    if not report.failed and hasattr(report, "context"):
+        return "passed"
     expected_failure = hasattr(report, "wasxfail")
     if report.failed:
         return "failed" if report.when == "call" else "error"
@@ -35,8 +39,9 @@ def outcome_of(report: Any) -> str:
 class Reporter:
     """A pytest plug-in that keeps the wanted tests and writes what became of each."""
 
-    def __init__(self, stream: TextIO, ids: Sequence[str]) -> None:
+    def __init__(self, stream: TextIO, ids: Sequence[str], backwards: bool) -> None:
         self.stream = stream
+        self.backwards = backwards
         self.ids = frozenset(ids)
         self.phases: Dict[str, Tuple[str, str]] = {}
         self.numbers: Dict[str, int] = {}
@@ -47,11 +52,13 @@ class Reporter:
         self.stream.flush()
 
     def pytest_collection_modifyitems(self, config: Any, items: List[Any]) -> None:
-        """Keep only the tests that were asked for."""
+        """Keep only the tests that were asked for, in the order that was."""
         if self.ids:
             left_out = [item for item in items if item.nodeid not in self.ids]
             items[:] = [item for item in items if item.nodeid in self.ids]
             config.hook.pytest_deselected(items=left_out)
+        if self.backwards:
+            items.reverse()
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be collected is an outcome of its own."""
@@ -142,7 +149,7 @@ def main() -> int:
     files = sorted({test.split("::", 1)[0] for test in wanted["ids"]})
     present = [path for path in files if os.path.isfile(path)]
     with open(channel, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        reporter = Reporter(stream, wanted["ids"])
+        reporter = Reporter(stream, wanted["ids"], wanted["backwards"])
         if files and not present:
             reporter.send(done=5)
             return 5

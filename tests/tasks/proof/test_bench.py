@@ -51,12 +51,39 @@ def test_flaky_tests_are_told_from_those_that_pass_and_those_that_fail(tmp_path:
 
 
 @pytest.mark.network
-def test_a_suite_that_watching_disturbs_has_no_coverage(tmp_path: Path) -> None:
+def test_a_test_that_leans_on_one_before_it_is_flaky(tmp_path: Path) -> None:
+    leaning = "import calc\nstate = []\ndef test_first(): state.append(calc.half(4))\n"
+    leaning += "def test_leans(): assert state == [2]\n"
+    found = healthy(tmp_path, leaning, runs=2)
+    assert found.passed == {"test_calc.py::test_first"}
+    assert found.flaky == {"test_calc.py::test_leans": (Outcome.PASSED, Outcome.FAILED)}
+
+
+@pytest.mark.network
+def test_tests_that_watching_disturbs_may_notice_anything(tmp_path: Path) -> None:
     traced = "import calc, sys\ndef test_half(): assert calc.half(4) == 2\n"
     traced += "def test_untraced(): assert sys.gettrace() is None\n"
     found = healthy(tmp_path, traced, runs=1)
     assert len(found.passed) == 2
+    assert found.coverage is not None
+    assert found.coverage.tests("calc.py", [2]) == {"test_calc.py::test_half"}
+    assert found.coverage.unwatched == {"test_calc.py::test_untraced"}
+
+
+@pytest.mark.network
+def test_a_suite_that_watching_disturbs_has_no_coverage(tmp_path: Path) -> None:
+    found = healthy(tmp_path, "import calc, sys\ndef test_untraced(): assert sys.gettrace() is None\n", runs=1)
+    assert len(found.passed) == 1
     assert found.coverage is None
+
+
+@pytest.mark.network
+def test_only_tests_that_decide_are_seen_to_run_lines(tmp_path: Path) -> None:
+    skipping = "import calc, pytest\ndef test_half(): assert calc.half(4) == 2\n"
+    skipping += "def test_skips():\n    calc.half(2)\n    pytest.skip('no more')\n"
+    found = healthy(tmp_path, skipping, runs=1)
+    assert found.coverage is not None
+    assert found.coverage.tests("calc.py", [2]) == {"test_calc.py::test_half"}
 
 
 @pytest.mark.network

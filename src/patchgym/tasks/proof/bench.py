@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,14 +16,16 @@ from patchgym.testrun import Coverage, TestRun, coverage_tool, function_of, run_
 
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64
+_MOSTLY = 0.5
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Healthy:
-    """The suite of an unbroken tree, over several runs: ids of the tests that passed every time, the outcomes of those
-    that did not agree (``flaky``), how many tests never passed, and which tests ran which lines (None where watching
-    them disturbs the suite). ``seconds`` is the wall time of one run."""
+    """The suite of an unbroken tree, over several runs, the last of them backwards: ids of the tests that passed every
+    time, the outcomes of those that did not agree (``flaky``: among them tests that lean on one that ran before), how
+    many tests never passed, and which of the passing tests ran which lines (None where watching disturbs most of them).
+    ``seconds`` is the wall time of one run."""
 
     passed: frozenset[str]
     flaky: dict[str, tuple[Outcome, ...]]
@@ -52,8 +55,10 @@ class Bench:
         timeout_s: float,
         base: str | None = None,
         cover: Sequence[str] = (),
+        backwards: bool = False,
     ) -> TestRun:
-        """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched.
+        """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched,
+        ``backwards`` begins with the last test.
 
         Raises:
             EnvironmentBuildError, OfflineError, PrerequisiteError: the environment cannot be had here.
@@ -65,7 +70,7 @@ class Bench:
             spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
             sandbox = await self._factory.create(spec)
             try:
-                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover)
+                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover, backwards=backwards)
             finally:
                 await sandbox.close()
 
@@ -93,23 +98,31 @@ class Bench:
         self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int
     ) -> Healthy:
         sources = [path for path in self.objects.entries(tree) if path.endswith(".py") and not is_test(path)]
+        run = partial(self.run, tree, environment, timeout_s=_SUITE_SECONDS)
         *found, watched = await together(
-            self.run(tree, environment, timeout_s=_SUITE_SECONDS, cover=cover) for cover in [()] * runs + [sources]
+            [run(backwards=0 < number == runs - 1) for number in range(runs)] + [run(cover=sources)]
         )
         every = {test for run in found for test in run.outcomes if is_test(function_of(test)[0])}
         seen = {test: tuple(run.outcomes.get(test, Outcome.MISSING) for run in found) for test in every}
-        passed = {test for test, outcomes in seen.items() if set(outcomes) == {Outcome.PASSED}}
+        passed = frozenset(test for test, outcomes in seen.items() if set(outcomes) == {Outcome.PASSED})
         flaky = {test: outcomes for test, outcomes in sorted(seen.items()) if len(set(outcomes)) > 1}
         if not passed or not all(run.complete for run in found):
             raise _unhealthy(environment, found)
-        undisturbed = all(watched.outcomes.get(test) is Outcome.PASSED for test in passed)
         return Healthy(
-            passed=frozenset(passed),
+            passed=passed,
             flaky=flaky,
             failing=len(seen) - len(passed) - len(flaky),
-            coverage=watched.coverage if undisturbed else None,
+            coverage=_coverage_of(watched, passed),
             seconds=min(run.seconds for run in found),
         )
+
+
+def _coverage_of(watched: TestRun, passed: frozenset[str]) -> Coverage | None:
+    """Which of the passing tests ran which lines; None where watching disturbs most of them."""
+    disturbed = frozenset(test for test in passed if watched.outcomes.get(test) is not Outcome.PASSED)
+    if watched.coverage is None or len(disturbed) > _MOSTLY * len(passed):
+        return None
+    return watched.coverage.only(passed - disturbed, disturbed)
 
 
 def _unhealthy(environment: Environment, found: Sequence[TestRun]) -> EnvironmentBuildError:

@@ -12,9 +12,9 @@ from patchgym.testrun import Coverage
 def focus(
     objects: ObjectStore, broken: str, healthy: str, coverage: Coverage | None, is_test: Callable[[str], bool]
 ) -> frozenset[str] | None:
-    """The tests that ran, on the tree ``healthy``, any statement in which ``broken`` differs from it. None where that
-    cannot be told and every test may notice: no coverage, a file that is no Python source, or code that runs on import.
-    """
+    """The tests that ran, on the tree ``healthy``, any statement in which ``broken`` differs from it, or may have. None
+    where that cannot be told and every test may notice: no coverage, a file that is no Python source, or code that runs
+    on import."""
     found: set[str] = set()
     for path in objects.changed_paths(broken, healthy):
         if is_test(path):
@@ -27,7 +27,7 @@ def focus(
         tests = _noticing(old, new, partial(coverage.tests, path))
         if tests is None:
             return None
-        found |= tests
+        found |= tests | coverage.unwatched
     return frozenset(found)
 
 

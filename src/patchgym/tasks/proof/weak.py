@@ -28,7 +28,8 @@ async def mutant_score(task: Task, bench: Bench, broken: str, healthy: str, suit
 
 async def _noticed(task: Task, bench: Bench, healthy: str, suite: Healthy, path: str, found: Mutation) -> bool:
     deciding = {*task.tests.fail_to_pass, *task.tests.pass_to_pass}
-    over = deciding if suite.coverage is None else deciding & suite.coverage.tests(path, found.lines)
+    seen = suite.coverage
+    over = deciding if seen is None else deciding & (seen.tests(path, found.lines) | seen.unwatched)
     if not over:
         return False
     objects = bench.objects
