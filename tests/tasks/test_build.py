@@ -188,7 +188,7 @@ def test_a_pinned_package_from_the_index_makes_proved_tasks(tmp_path: Path) -> N
 
 
 def test_where_nothing_becomes_a_task_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'survived': 1"):
+    with pytest.raises(DataError, match="1 survived"):
         build(TaskSetRecipe(pairs=("same==1.0..1.1",), proof_runs=2), tmp_path / "set")
     assert not (tmp_path / "set").exists()
 
@@ -243,6 +243,8 @@ def test_recipes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         build(RECIPE.model_copy(update={"bugs": BugSettings(operators=("swap_argument",))}), tmp_path / "set")
     with pytest.raises(ConfigError, match=r"mini==1\.0 is both for training and held out"):
         build(RECIPE.model_copy(update={"heldout": ("mini==1.0",)}), tmp_path / "set")
+    with pytest.raises(ConfigError, match="issues of elsewhere, which is not mined"):
+        build(RECIPE.model_copy(update={"issues": {"elsewhere": "issues.jsonl"}}), tmp_path / "set")
     with pytest.raises(ConfigError, match=r"pairs\.0"):
         validated(TaskSetRecipe, {"pairs": ["mini==1.0"]}, "mine")
     with pytest.raises(ConfigError, match=r"train\.0"):

@@ -166,6 +166,52 @@ def test_bugs_are_planted_in_a_release_that_is_not_pinned(tmp_path: Path) -> Non
     assert manifest.refused == {"no_tests": 1}
 
 
+@pytest.mark.network
+def test_bugs_are_planted_in_a_repository(repo: Repo, tmp_path: Path) -> None:
+    repo.commit("Write more", {"pkg/numbers.py": MENDED, "tests/test_numbers.py": STRONG})
+    head = repo.git("rev-parse", "HEAD")
+    done = build(tmp_path, "--plant", str(repo.folder), "--set", "tasks.train_per_release=1")
+    assert done.returncode == 0, done.stderr
+    task, _ = only(tmp_path)
+    assert (task.source.kind, task.source.repo, task.source.version) == ("synthetic", "numbers", head)
+    assert json.loads(done.stdout)["sources"] == {"numbers": head}
+
+
+@pytest.mark.network
+def test_the_issue_that_a_commit_closes_is_told_and_lines_that_are_none_are_counted(repo: Repo, tmp_path: Path) -> None:
+    repo.commit("Whole halves (fixes #7)", {"pkg/numbers.py": MENDED, "tests/test_numbers.py": NEW_TEST})
+    issue = {"number": 7, "title": "Orders of 2.5 things", "body": "half(5) gives 2.5 where we count whole things."}
+    (tmp_path / "issues.jsonl").write_text(f"{json.dumps(issue)}\n{{broken\n")
+    done = build(tmp_path, "--git", str(repo.folder), "--issues", "issues.jsonl")
+    assert done.returncode == 0, done.stderr
+    task, _ = only(tmp_path)
+    assert task.source.statement == "issue"
+    assert "Orders of 2.5 things" in task.instruction
+    assert json.loads(done.stdout)["refused"]["bad_issue"] == 1
+
+
+@pytest.mark.network
+def test_what_a_first_code_base_lacks_is_told(repo: Repo, tmp_path: Path) -> None:
+    asks = '[project]\nname = "pkg"\ndependencies = ["no-such-package-anywhere==1", "own @ file:///own"]\n'
+    repo.commit("Ask for much", {"pyproject.toml": asks})
+    done = build(tmp_path, "--plant", str(repo.folder))
+    assert done.returncode == 2
+    assert "resolver: numbers: " in done.stderr
+
+
+def test_issues_are_of_one_repository(tmp_path: Path) -> None:
+    done = build(tmp_path, "--issues", "issues.jsonl")
+    assert done.returncode == 2
+    assert "--issues are of one --git" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["pkg", "", "pkg==1==2"])
+def test_bugs_are_planted_in_a_release_or_a_place(place: str, tmp_path: Path) -> None:
+    done = build(tmp_path, "--plant", place)
+    assert done.returncode == 2
+    assert "train.0" in done.stderr
+
+
 def test_a_log_needs_its_repositories(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     done = build(tmp_path, "--log", "log.jsonl")

@@ -27,8 +27,9 @@ class TaskSetManifest(VersionedRecord):
     """``taskset.json``: how a task set was made.
 
     ``funnel`` counts candidates stage by stage, in order, ``dropped`` those that fell out, by the reason, ``refused``
-    what never was a candidate (commits that change no test, say). ``flaky`` is the ledger of tests whose outcomes did
-    not agree over healthy runs, by revision; they decide nothing. ``sources`` maps what was downloaded to its SHA-256,
+    what never was a candidate (commits that change no test, say). ``examples`` has, by the reason, what was said of the
+    first code base that no environment could be built for. ``flaky`` is the ledger of tests whose outcomes did not
+    agree over healthy runs, by revision; they decide nothing. ``sources`` maps what was read to its SHA-256 or commit,
     ``logs`` logged sessions that made no task to the reason. ``seconds`` is wall time, over all sittings.
     """
 
@@ -37,6 +38,7 @@ class TaskSetManifest(VersionedRecord):
     funnel: dict[str, int]
     dropped: dict[str, int] = Field(default_factory=dict)
     refused: dict[str, int] = Field(default_factory=dict)
+    examples: dict[str, str] = Field(default_factory=dict)
     flaky: dict[str, dict[str, tuple[Outcome, ...]]] = Field(default_factory=dict)
     sources: dict[str, str] = Field(default_factory=dict)
     logs: dict[str, str] = Field(default_factory=dict)

@@ -29,7 +29,7 @@ from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.settle import Settler, Side, Workshop
 from patchgym.tasks.sources.candidates import Candidate, pair_candidate, text_of
-from patchgym.tasks.sources.git import GitSource
+from patchgym.tasks.sources.git import GitSource, read_issues
 from patchgym.tasks.sources.packages import Catalog
 from patchgym.tasks.sources.planted import planted_candidate
 from patchgym.tasks.sources.project import Revision
@@ -63,8 +63,9 @@ async def build_task_set(
     The same recipe gives the same tasks, save for times. See ``patchgym.tasks.funnel`` for what the manifest counts.
 
     Raises:
-        UsageError: ``out`` exists, there is no such release, or another build is at work there.
-        ConfigError: there is no such operator, a release is on both sides, or what is there is of another recipe.
+        UsageError: ``out`` exists, there is no such release or file of issues, or another build is at work there.
+        ConfigError: there is no such operator, a release is on both sides, issues are of nothing that is mined, or what
+            is there is of another recipe.
         OfflineError, PrerequisiteError: sources or environments cannot be had.
         DataError: no candidate became a task.
         StorageError: the disk is full.
@@ -81,13 +82,14 @@ async def build_task_set(
         work = _Build(shop, revisions, pins, on_progress)
         tasks = await work.run()
         if not tasks:
-            raise DataError("No candidate became a task", why=f"What became of them: {shop.funnel.dropped}.")
+            raise DataError("No candidate became a task", why=_told(shop.funnel))
         manifest = TaskSetManifest(
             name=recipe.name,
             recipe=recipe.model_dump(mode="json"),
             funnel=shop.funnel.stages,
             dropped=shop.funnel.dropped,
             refused=dict(shop.funnel.refused.most_common()),
+            examples=dict(sorted(shop.funnel.examples.items())),
             flaky=dict(sorted(shop.flaky.items())),
             sources=dict(sorted(work.pins.items())),
             logs=work.logs,
@@ -103,6 +105,13 @@ async def build_task_set(
     return manifest
 
 
+def _told(funnel: Funnel) -> str:
+    """What became of all candidates, in a line or two."""
+    counts = ", ".join(f"{count} {reason}" for reason, count in [*funnel.dropped.items(), *funnel.refused.items()])
+    shown = "".join(f" {reason}: {text}." for reason, text in funnel.examples.items())
+    return f"What became of them: {counts or 'there were none'}.{shown}"
+
+
 def _empty(folder: Path) -> None:
     """A new folder in place of one that a build left when it was killed while writing."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -113,6 +122,11 @@ def _check(recipe: TaskSetRecipe) -> None:
     unknown = sorted(set(recipe.bugs.operators) - OPERATORS.keys())
     if unknown:
         raise ConfigError(f"There is no operator {unknown[0]}", why=f"Operators: {', '.join(OPERATORS)}.")
+    unmined = sorted(set(recipe.issues) - set(recipe.repositories))
+    if unmined:
+        raise ConfigError(
+            f"There are issues of {unmined[0]}, which is not mined", mend="Name it among the repositories as well."
+        )
     training = {*recipe.train, *(old for old, _ in map(_ends, recipe.pairs))}
     both = sorted(training & set(recipe.heldout))
     if both:
@@ -124,8 +138,8 @@ def _check(recipe: TaskSetRecipe) -> None:
 async def _load_all(
     shop: Workshop, catalog: Catalog, releases: Callable[[str], ReleaseSource], on_progress: Progress
 ) -> tuple[dict[str, Revision], dict[str, str]]:
-    """Every release of the recipe as a revision, and the SHA-256 of its sdist. One that is not pinned comes from the
-    index, and an environment is found for it; where there is none, it is left out and counted."""
+    """Every release and repository to plant bugs in as a revision, with the SHA-256 of its sdist or its commit. For one
+    that is not pinned an environment is found; where there is none, it is left out and counted."""
     recipe, objects = shop.recipe, shop.bench.objects
     ends = [end for pair in recipe.pairs for end in _ends(pair)]
     wanted = list(dict.fromkeys([*recipe.train, *recipe.heldout, *ends]))
@@ -143,7 +157,7 @@ async def _load_all(
     revisions = {requirement: catalog.load(requirement, objects) for requirement in pins}
     hashes = {requirement: pin.sha256 for requirement, pin in pins.items()}
     for requirement in (name for name in wanted if name not in pins):
-        source = releases(requirement)
+        source = releases(requirement) if "==" in requirement else GitSource(requirement)
         try:
             found = await asyncio.to_thread(source.revision, objects)
             revisions[requirement] = (await shop.provider.provide(found, found.tree)).revision
@@ -151,8 +165,16 @@ async def _load_all(
             shop.funnel.refused[refused.reason] += 1
         except EnvironmentBuildError as error:
             shop.funnel.refused[error.kind] += 1
-        hashes |= {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+            shop.funnel.show(error.kind, source.label, error.why)
+        hashes |= _origins(source)
     return revisions, hashes
+
+
+def _origins(source: CandidateSource) -> dict[str, str]:
+    """What a source read: sdists and their SHA-256, a repository and the commit that its history was read from."""
+    if isinstance(source, ReleaseSource):
+        return {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+    return {source.label: source.head} if isinstance(source, GitSource) and source.head else {}
 
 
 def _ends(pair: str) -> tuple[str, str]:
@@ -196,7 +218,7 @@ class _Build:
         self._on_progress("tasks", 0, self._wanted)
         recipe = self._shop.recipe
         work = [self._from_pair(pair) for pair in self._pairs]
-        work += [self._from_history(GitSource(place)) for place in recipe.repositories]
+        work += [self._from_history(self._git(place)) for place in recipe.repositories]
         work += [self._from_history(ReleaseSource(name, most=recipe.commits)) for name in recipe.histories]
         work += [self._from_history(SessionSource(Path(path), Path(recipe.clones))) for path in recipe.logs]
         sides: tuple[tuple[Side, tuple[str, ...], int], ...] = (
@@ -221,6 +243,10 @@ class _Build:
         task = await self._settler.settle(pair, "train")
         return [self._accept(task)] if task is not None else []
 
+    def _git(self, place: str) -> GitSource:
+        told = self._shop.recipe.issues.get(place)
+        return GitSource(place, issues=read_issues(Path(told)) if told is not None else None)
+
     async def _from_history(self, source: CandidateSource) -> list[Task]:
         """A task of each candidate that makes one, of the first ``commits``."""
         candidates = source.candidates(self._shop.bench.objects)
@@ -238,8 +264,7 @@ class _Build:
         finally:
             candidates.close()  # and with it what reads the history
         self._shop.funnel.refused.update(source.refused)
-        if isinstance(source, ReleaseSource):
-            self.pins |= {f"{pin.name}=={pin.version}": pin.sha256 for pin in source.pins}
+        self.pins |= _origins(source)
         if isinstance(source, SessionSource):
             made = {task.id for task in found}
             settled_as = self._shop.ledger.settled
@@ -258,7 +283,7 @@ class _Build:
         try:
             healthy = await self._settler.healthy(revision, revision.tree)
         except EnvironmentBuildError as error:
-            self._settler.refuse(error)
+            self._settler.refuse(revision, error)
             return []
         bugs = await asyncio.to_thread(
             plan, revision, self._shop.bench.objects, healthy.coverage, self._plan_settings(), recipe.seed

@@ -3,6 +3,8 @@
 from collections import Counter
 from enum import StrEnum
 
+_EXAMPLE = 400
+
 
 class Stage(StrEnum):
     """The stages in order; each counts the candidates that got through it."""
@@ -60,10 +62,11 @@ class Dropped(Exception):
 
 class Funnel:
     """Counts candidates as they come through or fall out. ``refused`` counts what never was a candidate: commits and
-    releases that change no source or no test, say."""
+    releases that change no source or no test, say. ``examples`` has the first case of each reason that needs words."""
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
         self._written = 0
         self._dropped: Counter[tuple[Stage, str]] = Counter()
 
@@ -74,6 +77,10 @@ class Funnel:
     def drop(self, reason: str, stage: Stage | None = None, count: int = 1) -> None:
         """Candidates fell out."""
         self._dropped[stage or REASONS[reason][0], reason] += count
+
+    def show(self, reason: str, candidate: str, said: str) -> None:
+        """Keep what was said of a candidate, if it is the first with that reason."""
+        self.examples.setdefault(reason, f"{candidate}: {' '.join(said.split())}"[:_EXAMPLE])
 
     @property
     def stages(self) -> dict[str, int]:

@@ -28,13 +28,14 @@ from patchgym.store.lock import lock_folder
 
 
 class Settled(Record):
-    """The end of one candidate: its ``task``, or the ``reason`` for which it was dropped, and the ``stage`` at which.
-    ``seconds`` is how long its build had been going on by then, over all sittings."""
+    """The end of one candidate: its ``task``, or the ``reason`` for which it was dropped, the ``stage`` at which, and
+    what was ``said``. ``seconds`` is how long its build had been going on by then, over all sittings."""
 
     candidate: str
     task: Task | None = None
     reason: str | None = None
     stage: str | None = None
+    said: str = ""
     seconds: float
 
 
@@ -89,14 +90,20 @@ class Ledger:
         return self._before + time.monotonic() - self._started
 
     def settle(
-        self, candidate: str, *, task: Task | None = None, reason: str | None = None, stage: str | None = None
+        self,
+        candidate: str,
+        *,
+        task: Task | None = None,
+        reason: str | None = None,
+        stage: str | None = None,
+        said: str = "",
     ) -> Settled:
         """Note the end of a candidate, on disk before it returns.
 
         Raises:
             StorageError: the disk is full or not writable.
         """
-        line = Settled(candidate=candidate, task=task, reason=reason, stage=stage, seconds=self.seconds)
+        line = Settled(candidate=candidate, task=task, reason=reason, stage=stage, said=said, seconds=self.seconds)
         append_line(self.folder / "ledger.jsonl", line.model_dump_json())
         self.settled[candidate] = line
         return line

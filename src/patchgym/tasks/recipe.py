@@ -8,7 +8,7 @@ from patchgym.config import Settings
 from patchgym.records import Limits
 from patchgym.tasks.gates.settings import GateSettings
 
-ReleaseName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+$")]
+PlaceName = Annotated[str, StringConstraints(pattern=r"^[^=/]+==[^=/]+$|/|^\.+$")]
 PairName = Annotated[str, StringConstraints(pattern=r"^[^=]+==[^=]+\.\.[^=]+$")]
 
 
@@ -42,12 +42,14 @@ class WriterSettings(Settings):
 class TaskSetRecipe(Settings):
     """Settings of ``patchgym tasks build``.
 
-    ``train`` and ``heldout`` name pinned releases (``name==version``) in which bugs are planted; a package may be on
-    both sides with different releases, and then ``heldout_functions`` is the share of its functions that only held-out
-    tasks touch. ``pairs`` (``name==old..new``) are fixes that a release made, ``repositories`` git paths or URLs whose
-    commits are mined, ``histories`` packages (``name``, ``name==version`` or ``name==old..new``) whose successive
-    releases are, ``logs`` files of agent sessions (``patchgym.tasks.sources.sessions``) whose repositories are cloned
-    in the folder ``clones``; what comes of all four is for training. ``commits`` bounds the candidates of each history.
+    ``train`` and ``heldout`` name releases (``name==version``) and git repositories (a path with a ``/``, or a URL; the
+    newest commit) in which bugs are planted; a package may be on both sides with different releases, and then
+    ``heldout_functions`` is the share of its functions that only held-out tasks touch. ``pairs`` (``name==old..new``)
+    are fixes that a release made, ``repositories`` git paths or URLs whose commits are mined, ``histories`` packages
+    (``name``, ``name==version`` or ``name==old..new``) whose successive releases are, ``logs`` files of agent sessions
+    (``patchgym.tasks.sources.sessions``) whose repositories are cloned in the folder ``clones``; what comes of all four
+    is for training. ``commits`` bounds the candidates of each history. ``issues`` maps a repository, as it is named
+    here, to a JSONL file of its issues (``number``, ``title``, ``body``), for statements.
 
     ``gates`` are what tasks are held against once they are proved.
     ``benchmarks`` are files (indexes, rows, task sets) whose tasks must not be in the set.
@@ -59,10 +61,11 @@ class TaskSetRecipe(Settings):
 
     name: str = "default"
     seed: int = 0
-    train: tuple[ReleaseName, ...] = ()
-    heldout: tuple[ReleaseName, ...] = ()
+    train: tuple[PlaceName, ...] = ()
+    heldout: tuple[PlaceName, ...] = ()
     pairs: tuple[PairName, ...] = ()
     repositories: tuple[str, ...] = ()
+    issues: dict[str, str] = Field(default_factory=dict)
     histories: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
     clones: str = ""

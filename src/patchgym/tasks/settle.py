@@ -74,17 +74,20 @@ class Settler:
             except Dropped as dropped:
                 known = ledger.settle(candidate.id, reason=dropped.reason, stage=dropped.stage)
             except EnvironmentBuildError as error:
-                known = ledger.settle(candidate.id, reason=error.kind, stage=_stage(error.kind))
+                known = ledger.settle(candidate.id, reason=error.kind, stage=_stage(error.kind), said=error.why)
             except SandboxError:  # not settled: it says nothing of the candidate, and a build that goes on tries again
                 self._shop.funnel.drop("infra_error")
                 return None
         if known.task is None and known.reason is not None and known.stage is not None:
             self._shop.funnel.drop(known.reason, Stage(known.stage))
+            if known.said:
+                self._shop.funnel.show(known.reason, candidate.id, known.said)
         return known.task
 
-    def refuse(self, error: EnvironmentBuildError) -> None:
+    def refuse(self, revision: Revision, error: EnvironmentBuildError) -> None:
         """Count a code base that no candidate could be made of, because its suite does not run."""
         self._shop.funnel.drop(error.kind, _stage(error.kind))
+        self._shop.funnel.show(error.kind, revision.label, error.why)
 
     async def _made(self, candidate: Candidate, side: Side) -> Task:
         shop = self._shop

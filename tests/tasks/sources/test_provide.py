@@ -178,6 +178,15 @@ def test_where_nothing_has_a_solution_the_first_reason_is_told(bench: Workbench,
     assert not bench.locks
 
 
+def test_requirements_that_nobody_can_be_asked_for_are_told(bench: Workbench, tmp_path: Path) -> None:
+    asks = '[project]\nname = "pkg"\ndependencies = ["nothing-like-it", "own @ file:///own"]\n'
+    revision = revision_of(bench.objects, tmp_path, {**FLAT, "pyproject.toml": asks})
+    for _ in range(2):
+        with pytest.raises(EnvironmentBuildError) as caught:
+            bench.provide(revision)
+        assert caught.value.why.count("left out, being no names with versions: own @ file:///own.") == 1
+
+
 def test_a_python_that_is_not_here_is_told(bench: Workbench, tmp_path: Path) -> None:
     revision = revision_of(bench.objects, tmp_path, FLAT)
     with pytest.raises(EnvironmentBuildError) as caught:

@@ -7,7 +7,7 @@ import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
 from patchgym.cli.recipe import LoopRecipe
-from patchgym.config import load_recipe
+from patchgym.config import load_recipe, validated
 from patchgym.errors import UsageError
 from patchgym.records import TaskSetManifest
 from patchgym.tasks import TaskSetRecipe
@@ -17,18 +17,22 @@ from patchgym.tasks.funnel import meaning_of
 @click.command()
 @click.option("--recipe", help="An embedded recipe's name, or a .toml file. [default: default]")
 @click.option("--git", "repositories", multiple=True, metavar="PATH_OR_URL", help="Mine this repository's commits.")
+@click.option("--issues", type=click.Path(path_type=Path), help="A JSONL file of that repository's issues.")
 @click.option("--pypi", "histories", multiple=True, metavar="NAME[==V]", help="Mine this package's releases.")
 @click.option("--log", "logs", multiple=True, metavar="FILE", help="Make tasks of logged agent sessions.")
 @click.option("--repos", "clones", default="", metavar="DIR", help="Where the repositories of --log are cloned.")
+@click.option("--plant", multiple=True, metavar="PLACE", help="Plant bugs in this NAME==V, or in this PATH or URL.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the task set is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(
     recipe: str | None,
     repositories: tuple[str, ...],
+    issues: Path | None,
     histories: tuple[str, ...],
     logs: tuple[str, ...],
     clones: str,
+    plant: tuple[str, ...],
     overrides: tuple[str, ...],
     out: Path,
     as_json: bool,
@@ -39,11 +43,14 @@ def command(
     """
     if logs and not clones:
         raise UsageError("--log needs --repos", mend="Name the folder that holds clones of the sessions' repositories.")
-    named = {"repositories": repositories, "histories": histories, "logs": logs, "clones": clones}
+    if issues is not None and len(repositories) != 1:
+        raise UsageError("--issues are of one --git", mend="Name more of them in a recipe: [tasks.issues].")
+    named: dict[str, object] = {"repositories": repositories, "histories": histories, "logs": logs, "clones": clones}
+    named |= {"train": plant, "issues": {repositories[0]: str(issues)} if issues is not None else {}}
     start = recipe or ("mine" if any(named.values()) else "default")
-    settings = load_recipe(LoopRecipe, start, overrides).tasks
-    settings = settings.model_copy(update={key: value for key, value in named.items() if value})
-    manifest = build_watched(settings, out)
+    data = load_recipe(LoopRecipe, start, overrides).model_dump()
+    data["tasks"] |= {key: value for key, value in named.items() if value}
+    manifest = build_watched(validated(LoopRecipe, data, start).tasks, out)
     if as_json:
         show_json(manifest)
     else:
@@ -94,6 +101,8 @@ def show_funnel(manifest: TaskSetManifest, path: Path) -> None:
         )
     written = max(manifest.funnel.get("written", 0), 1)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    for reason, said in manifest.examples.items():
+        show_line(f"{reason.replace('_', ' ')}, for example {said}")
     flaky = sum(len(tests) for tests in manifest.flaky.values())
     show_line(
         f"{manifest.seconds:.0f} s, {manifest.seconds / written:.1f} s and {size / written / 1000:.0f} kB a task"

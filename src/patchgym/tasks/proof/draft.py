@@ -60,12 +60,7 @@ async def draft_task(
     # The tests whose traceback leads through the bug come first: they say most.
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
-    failures: dict[str, str] = {}
-    if visible:
-        seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
-        if not all(seen.outcomes[test].failing for test in visible):
-            raise Dropped("visible_differs")
-        failures = {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
+    failures = await _failures(candidate, bench, workspace, visible, limit) if visible else {}
     entries, whole = objects.entries(workspace), objects.entries(candidate.broken)
     task = Task(
         id=candidate.id,
@@ -93,6 +88,17 @@ async def draft_task(
     if not visible and task.source.statement == "failing_tests":  # nothing that the agent sees says what is wrong
         raise Dropped("nothing_to_hide")
     return task.model_copy(update={"limits": _roomy(task, objects)})
+
+
+async def _failures(
+    candidate: Candidate, bench: Bench, workspace: str, visible: Sequence[str], limit: float
+) -> dict[str, str]:
+    """What the visible tests say where the agent will run them."""
+    revision = candidate.revision
+    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
+    if not all(seen.outcomes[test].failing for test in visible):
+        raise Dropped("visible_differs")
+    return {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
 
 
 def _roomy(task: Task, objects: ObjectStore) -> Limits:

@@ -20,6 +20,7 @@ from patchgym.tasks.sources.changes import ChangeLimits, check_change
 from patchgym.tasks.sources.described import described
 from patchgym.tasks.sources.discover import discover, looks_like_source, looks_like_test
 from patchgym.tasks.sources.files import Files
+from patchgym.tasks.sources.project import Revision
 from patchgym.tasks.sources.refusals import Refusal, Refused
 from patchgym.tasks.sources.repository import SUBMODULE, Blobs, Commit, FileAt, Repository
 from patchgym.tasks.sources.versions import plain_version, with_version_file
@@ -68,7 +69,7 @@ class GitSource:
     ``location`` is a folder or a URL, ``revision`` where the history starts (a branch, tag or commit), ``since`` the
     oldest commit time that counts. With ``first_parent`` a merge counts as one change and the commits that it brought
     in do not. ``issues`` gives the texts of issues that messages refer to. ``refused`` counts every commit that made no
-    candidate, by its ``Refusal``; ``commits`` counts those looked at.
+    candidate, by its ``Refusal``; ``commits`` counts those looked at, and ``head`` is the first of them.
     """
 
     def __init__(
@@ -84,10 +85,13 @@ class GitSource:
     ) -> None:
         self.refused: Counter[Refusal] = Counter()
         self.commits = 0
+        self.head = ""
         self.label = label_of(location)
         self._location, self._revision, self._since, self._cache = location, revision, since, cache
         self._first_parent = first_parent
         self._issues = issues or Issues()
+        if self._issues.refused:
+            self.refused[Refusal.BAD_ISSUE] = self._issues.refused
         self._limits = limits or ChangeLimits()
 
     def candidates(self, objects: ObjectStore) -> Generator[Candidate]:
@@ -98,8 +102,8 @@ class GitSource:
             OfflineError, PrerequisiteError, DataError: see ``Repository.clone``.
         """
         repository = Repository.clone(self._location, self._cache)
-        head = repository.resolve(self._revision)
-        log = repository.log(head, first_parent=self._first_parent, since=self._since)
+        self.head = repository.resolve(self._revision)
+        log = repository.log(self.head, first_parent=self._first_parent, since=self._since)
         with repository.blobs() as blobs, closing(log):
             for commit in log:
                 self.commits += 1
@@ -112,6 +116,24 @@ class GitSource:
                     self.refused[Refusal.DAMAGED] += 1
                 else:
                     yield found
+
+    def revision(self, objects: ObjectStore) -> Revision:
+        """The commit that the history starts at, to plant bugs in. Blocking.
+
+        Raises:
+            Refused: it is no code base with tests.
+            UsageError, OfflineError, PrerequisiteError, DataError: as ``candidates``.
+        """
+        repository = Repository.clone(self._location, self._cache)
+        self.head = repository.resolve(self._revision)
+        with repository.blobs() as blobs, closing(repository.log(self.head, first_parent=True)) as log:
+            commit = next(log)
+            tree = store_tree(repository.tree(commit.id), blobs, objects)
+        files = Files(objects, objects.entries(tree))
+        found = discover(files)
+        version = found.metadata.version or plain_version(repository.tag(commit.id))
+        tree = with_version_file(objects, tree, files, found.project, version)
+        return described(self.label, commit.id, tree, found, files, release=version, created_at=commit.time)
 
     def _candidate(self, repository: Repository, blobs: Blobs, commit: Commit, objects: ObjectStore) -> Candidate:
         fixed = store_tree(repository.tree(commit.id), blobs, objects)

@@ -108,7 +108,7 @@ class Provider:
             except EnvironmentBuildError as error:
                 failure = failure or error
         assert failure is not None
-        raise failure
+        raise _telling(failure, revision.needs.left_out) from failure
 
     async def _tried(self, revision: Revision, tree: str, attempt: "_Attempt") -> Provided:
         """Run the suite; add what it misses and run it again, at most three times."""
@@ -189,6 +189,12 @@ class Provider:
             mend="Its environment may lack something that the tests need.",
             kind=kind,
         )
+
+
+def _telling(failure: EnvironmentBuildError, left_out: tuple[str, ...]) -> EnvironmentBuildError:
+    """The failure, with the requirements that nobody could be asked for."""
+    told = f" These were left out, being no names with versions: {', '.join(left_out)}." if left_out else ""
+    return EnvironmentBuildError(failure.what, why=failure.why + told, mend=failure.mend, kind=failure.kind)
 
 
 @dataclass(frozen=True)

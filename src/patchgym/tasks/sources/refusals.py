@@ -19,6 +19,8 @@ class Refusal(StrEnum):
 
     Of a logged session: ``bad_row``: its line is no session. ``no_repository``: there is no clone, or no such commit in
     it. ``no_change``: it changed nothing. ``does_not_apply``: its patch does not fit its base.
+
+    Of a file of issues: ``bad_issue``: its line is no issue.
     """
 
     NOT_PYTHON = "not_python"
@@ -45,6 +47,7 @@ class Refusal(StrEnum):
     NO_REPOSITORY = "no_repository"
     NO_CHANGE = "no_change"
     DOES_NOT_APPLY = "does_not_apply"
+    BAD_ISSUE = "bad_issue"
 
 
 class Refused(Exception):
