@@ -1,5 +1,6 @@
 """One candidate to its end: an environment, a draft, the proof. What it comes to is in the ledger before it counts."""
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,6 +24,7 @@ from patchgym.tasks.sources.provide import Provider
 from patchgym.tasks.writer import Writer
 
 Side = Literal["train", "heldout"]
+_IN_HAND = 2
 _OF_THE_SUITE = frozenset({BuildFailure.SUITE_FAILS, BuildFailure.SUITE_HANGS})
 
 
@@ -40,11 +42,13 @@ class Workshop:
 
 
 class Settler:
-    """Settles candidates, each once: one that is in the ledger is not run again."""
+    """Settles candidates, each once: one that is in the ledger is not run again. A few are in hand at a time, so that
+    they come to an end one after the other and little is lost where a build is interrupted."""
 
     def __init__(self, shop: Workshop) -> None:
         recipe = shop.recipe
         self._shop = shop
+        self._hands = asyncio.Semaphore(_IN_HAND * shop.bench.concurrency)
         self._rules = Rules(recipe.max_failing_tests, recipe.test_seconds, recipe.limits, recipe.seed, recipe.wording)
 
     async def healthy(self, revision: Revision, tree: str) -> Healthy:
@@ -70,7 +74,9 @@ class Settler:
         known = ledger.settled.get(candidate.id)
         if known is None:
             try:
-                known = ledger.settle(candidate.id, task=await self._made(candidate, side))
+                async with self._hands:
+                    made = await self._made(candidate, side)
+                known = ledger.settle(candidate.id, task=made)
             except Dropped as dropped:
                 known = ledger.settle(candidate.id, reason=dropped.reason, stage=dropped.stage)
             except EnvironmentBuildError as error:

@@ -41,6 +41,7 @@ class Bench:
         self, factory: SandboxFactory, objects: ObjectStore, build: Callable[[Environment], Path], concurrency: int
     ) -> None:
         self.objects = objects
+        self.concurrency = concurrency
         self._factory, self._build = factory, build
         self._grader = Grader(factory, objects, build)
         self._slots = asyncio.Semaphore(concurrency)
