@@ -17,6 +17,7 @@ from patchgym.testrun import Coverage, TestRun, coverage_tool, function_of, run_
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64
 _MOSTLY = 0.5
+_LEAST_SECONDS, _SLOWER = 10.0, 5.0
 _T = TypeVar("_T")
 
 
@@ -32,6 +33,12 @@ class Healthy:
     failing: int
     coverage: Coverage | None
     seconds: float
+
+    def patience(self, most: float) -> float:
+        """Seconds to wait for some of its tests on a broken tree, at most ``most``. Bugs that never end are many, and
+        waiting for each as long as a task may take costs more than all the others. What is left is ample: an outcome
+        must not depend on how busy the machine is."""
+        return min(most, _LEAST_SECONDS + _SLOWER * self.seconds)
 
 
 class Bench:

@@ -19,9 +19,6 @@ from patchgym.tasks.sources.candidates import Candidate, text_of
 from patchgym.testrun import TestRun, function_of
 
 
-_LEAST_SECONDS, _SLOWER = 10.0, 5.0
-
-
 @dataclass(frozen=True)
 class Rules:
     """What a task set asks of its tasks: the most tests that a planted bug may fail, the time-out and the limits that
@@ -54,9 +51,7 @@ async def draft_task(
     wanted = sorted(healthy.passed if noticing is None else healthy.passed & noticing)
     if not wanted:
         raise Dropped("survived")
-    # Bugs that never end are many, and waiting for each as long as a task may take costs more than all the others. What
-    # is left is ample: an outcome must not depend on how busy the machine is.
-    limit = min(rules.test_seconds, _LEAST_SECONDS + _SLOWER * healthy.seconds)
+    limit = healthy.patience(rules.test_seconds)
     run = await bench.run(candidate.broken, revision.environment, wanted, timeout_s=limit, base=revision.tree)
     failing = _failing(candidate, healthy, run, rules)
     through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
