@@ -114,6 +114,19 @@ def test_the_fix_commit_counts_however_short_it_is_cut() -> None:
     assert [leak.kind for leak in statement_leaks("Number 1234567 fails.", known)] == ["commit"]
 
 
+def test_a_file_that_has_the_name_of_a_hidden_test_may_be_named() -> None:
+    hidden = Answer(gold_patch="", workspace={}, hidden_tests=("tests/test_fn.py::Decorators::test_ttl",))
+    assert statement_leaks("These tests fail:\n- tests/test_ttl.py::Caches::test_clear", hidden) == ()
+    assert [leak.kind for leak in statement_leaks("test_ttl fails.", hidden)] == ["hidden_test"]
+
+
+def test_a_value_that_a_hidden_test_holds_too_is_no_leak_and_its_code_is() -> None:
+    source = "def test_deep():\n    assert regex_of('a/b') == '^(?:.+/)?[^/]+(?:(?P<d>/)|$)'\n"
+    hidden = Answer("", {}, hidden_tests=("t.py::test_deep",), hidden_sources={"t.py": source})
+    assert statement_leaks("I get '^(?:.+/)?[^/]+(?:(?P<d>/)|$)' for x/y", hidden) == ()
+    assert statement_leaks("See that regex_of('a/b') == '^(?:.+/)?[^/]+' there", hidden) != ()
+
+
 def test_scrub_cuts_references_out_of_a_sentence_that_stays() -> None:
     text = "Large values come back as low (#12, see https://github.com/a/b/pull/9). Fixes #3.\n\nBroken in 4f2a91c."
     assert scrub(text, statement_leaks(text, EMPTY)) == "Large values come back as low (#12).\n\nBroken."

@@ -15,6 +15,7 @@ from patchgym.testrun import function_of
 _RUN = 5  # tokens of a longer line that must be shared
 _COMMENT_RUN = 8
 _TEST_RUN = 10
+_TEST_NAMES = 3
 _PUNCTUATION = frozenset(",.:;")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _TEST_NAME = re.compile(r"\b[Tt]est[A-Za-z0-9_]*\b")
@@ -136,7 +137,7 @@ def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
     why = "The agent must not know this test."
     for name in sorted({function_of(test)[1].rpartition(".")[2] for test in answer.hidden_tests}):
         for token in told if name not in shown else ():
-            if token.text == name:
+            if token.text == name and not statement.startswith(".py", token.end):  # a file may have the test's name
                 yield _leak_at("hidden_test", statement, token, token, name, why)
     runs = _index(told, _TEST_RUN)
     if not runs:
@@ -145,6 +146,8 @@ def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
         code = tokens_of(source)
         for start in range(len(code) - _TEST_RUN + 1):
             key = tuple(token.text for token in code[start : start + _TEST_RUN])
+            if sum(text[0].isalnum() or text[0] == "_" for text in key) < _TEST_NAMES:
+                continue  # a value, such as a pattern, that a failing test prints
             for place in runs.get(key, ()):
                 if not answer.is_shown(key):
                     yield _leak_at("hidden_test", statement, told[place], told[place + _TEST_RUN - 1], path, why)
