@@ -124,6 +124,10 @@ def test_a_value_that_a_hidden_test_holds_too_is_no_leak_and_its_code_is() -> No
     source = "def test_deep():\n    assert regex_of('a/b') == '^(?:.+/)?[^/]+(?:(?P<d>/)|$)'\n"
     hidden = Answer("", {}, hidden_tests=("t.py::test_deep",), hidden_sources={"t.py": source})
     assert statement_leaks("I get '^(?:.+/)?[^/]+(?:(?P<d>/)|$)' for x/y", hidden) == ()
+    address = Answer(
+        "", {}, hidden_tests=("t.py::test_url",), hidden_sources={"t.py": "U = '1080:0:0:0:8:800:200C:417A'"}
+    )
+    assert statement_leaks("expected integer for port, not '0:0:0:8:800:200C:417A]'", address) == ()
     assert statement_leaks("See that regex_of('a/b') == '^(?:.+/)?[^/]+' there", hidden) != ()
 
 

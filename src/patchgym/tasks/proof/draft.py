@@ -8,7 +8,7 @@ from typing import Literal
 from patchgym.content import Entry, ObjectStore, patch_scope, patched_paths
 from patchgym.errors import DataError
 from patchgym.policy.gold import gold_script
-from patchgym.records import Limits, Task, Tests
+from patchgym.records import Limits, Outcome, Task, Tests
 from patchgym.tasks.funnel import Dropped
 from patchgym.tasks.proof.bench import Bench, Healthy
 from patchgym.tasks.proof.focus import focus
@@ -61,6 +61,8 @@ async def draft_task(
     visible = [test for test in failing if function_of(test) not in hidden]
     visible.sort(key=lambda test: (test not in through, test))
     failures = await _failures(candidate, bench, workspace, visible, limit) if visible else {}
+    visible = [test for test in visible if test in failures]
+    unseen = tuple(test for test in failing if test not in failures)
     entries, whole = objects.entries(workspace), objects.entries(candidate.broken)
     task = Task(
         id=candidate.id,
@@ -69,9 +71,9 @@ async def draft_task(
         workspace=workspace,
         environment=revision.environment,
         tests=Tests(
-            fail_to_pass=(*visible, *(test for test in failing if function_of(test) in hidden)),
+            fail_to_pass=(*visible, *unseen),
             pass_to_pass=tuple(sorted(healthy.passed - set(failing))),
-            hidden=tuple(test for test in failing if function_of(test) in hidden),
+            hidden=unseen,
             visible_files={path: entry.id for path, entry in entries.items() if revision.project.is_test(path)},
             hidden_files={path: whole[path].id for path in sorted({path for path, _ in hidden})},
             timeout_s=rules.test_seconds,
@@ -93,12 +95,14 @@ async def draft_task(
 async def _failures(
     candidate: Candidate, bench: Bench, workspace: str, visible: Sequence[str], limit: float
 ) -> dict[str, str]:
-    """What the visible tests say where the agent will run them."""
+    """What the tests that are left say where the agent will run them. Those that went with a hidden one, because their
+    class or module takes its tests from there, are not among them."""
     revision = candidate.revision
     seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
-    if not all(seen.outcomes[test].failing for test in visible):
+    there = [test for test in visible if seen.outcomes[test] is not Outcome.MISSING]
+    if not all(seen.outcomes[test].failing for test in there):
         raise Dropped("visible_differs")
-    return {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in visible}
+    return {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in there}
 
 
 def _roomy(task: Task, objects: ObjectStore) -> Limits:
@@ -151,7 +155,8 @@ def _hidden(
         raise Dropped("nothing_to_hide")
     random.Random(f"{seed}/{candidate.id}").shuffle(removable)
     removable.sort(key=lambda function: function in telling)
-    return frozenset(removable[: len(functions) // 2])
+    # No more than half of those that can be removed: others may be taken over from them, and would go with them.
+    return frozenset(removable[: max(1, min(len(functions), len(removable)) // 2)])
 
 
 def _without(objects: ObjectStore, tree: str, hidden: frozenset[tuple[str, str]]) -> str:

@@ -5,8 +5,11 @@ more than one name or number, and stands nowhere else in the workspace and in no
 own values is therefore no leak.
 """
 
+import io
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from patchgym.tasks.gates.statement.answer import Answer, Token, code_tokens, tokens_of, words_of
 from patchgym.tasks.gates.statement.leak import Leak, LeakKind
@@ -15,7 +18,6 @@ from patchgym.testrun import function_of
 _RUN = 5  # tokens of a longer line that must be shared
 _COMMENT_RUN = 8
 _TEST_RUN = 10
-_TEST_NAMES = 3
 _PUNCTUATION = frozenset(",.:;")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _TEST_NAME = re.compile(r"\b[Tt]est[A-Za-z0-9_]*\b")
@@ -143,14 +145,27 @@ def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
     if not runs:
         return
     for path, source in sorted(answer.hidden_sources.items()):
-        code = tokens_of(source)
+        code, strings = tokens_of(source), list(_strings(source))
         for start in range(len(code) - _TEST_RUN + 1):
             key = tuple(token.text for token in code[start : start + _TEST_RUN])
-            if sum(text[0].isalnum() or text[0] == "_" for text in key) < _TEST_NAMES:
-                continue  # a value, such as a pattern, that a failing test prints
+            first, last = code[start].start, code[start + _TEST_RUN - 1].end
+            if any(begin <= first and last <= end for begin, end in strings):
+                continue  # a value, such as a pattern or an address, that a failing test prints
             for place in runs.get(key, ()):
                 if not answer.is_shown(key):
                     yield _leak_at("hidden_test", statement, told[place], told[place + _TEST_RUN - 1], path, why)
+
+
+def _strings(source: str) -> Iterator[tuple[int, int]]:
+    """Where the string literals of a Python source begin and end; none of one that cannot be read."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.STRING:
+                (first, left), (last, right) = token.start, token.end
+                yield starts[first - 1] + left, starts[last - 1] + right
 
 
 def _index(tokens: Sequence[Token], size: int) -> dict[tuple[str, ...], list[int]]:
