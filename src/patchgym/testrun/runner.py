@@ -149,7 +149,7 @@ def main() -> int:
     files = sorted({test.split("::", 1)[0] for test in wanted["ids"]})
     present = [path for path in files if os.path.isfile(path)]
     with open(channel, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        reporter = Reporter(stream, wanted["ids"], wanted["backwards"])
+        reporter = Reporter(stream, wanted["ids"], wanted.get("backwards", False))
         if files and not present:
             reporter.send(done=5)
             return 5

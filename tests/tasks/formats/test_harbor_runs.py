@@ -72,6 +72,14 @@ def test_hidden_tests_decide(tmp_path: Path, objects: ObjectStore) -> None:
     assert rewards(tmp_path, objects, calc_task(objects), write) == ["0"]
 
 
+def test_a_file_that_cannot_be_collected_fails_its_tests_and_is_no_interference(
+    tmp_path: Path, objects: ObjectStore
+) -> None:
+    spoil = "echo 'import nowhere' > calc.py"
+    task = calc_task(objects)
+    assert rewards(tmp_path, objects, task, spoil, SOLVE) == ["0", "1"]
+
+
 def test_tests_that_do_not_end_are_a_zero(tmp_path: Path, objects: ObjectStore) -> None:
     assert rewards(tmp_path, objects, calc_task(objects, timeout_s=3), "echo 'while True: pass' > calc.py") == ["0"]
 
@@ -91,6 +99,7 @@ def test_what_is_put_back_is_what_the_grader_protects(objects: ObjectStore) -> N
         (['{"id": "b", "outcome": "passed", "text": ""}', '{"done": 0}'], None),
         (['{"id": "a", "outcome": "failed", "text": ""}', '{"id": "a", "outcome": "passed", "text": ""}'], None),
         (['{"done": 0}', '{"id": "a", "outcome": "passed", "text": ""}'], None),
+        (['{"collect": "b.py", "outcome": "import_error", "text": "x"}', '{"done": 2}'], set()),
         (["{}"], None),
         (["x"], None),
         (["[]"], None),

@@ -105,7 +105,7 @@ def passed(lines: "list[str]", ids: "set[str]") -> "set[str] | None":
             found[record["id"]] = record["outcome"]
         elif keys == {"done"}:
             done = True
-        elif keys != {"collect", "text"}:
+        elif keys != {"collect", "outcome", "text"}:
             return None
     return {test for test, outcome in found.items() if outcome == "passed"} if done else set()
 
