@@ -85,6 +85,14 @@ def test_the_system_is_read_only(box: Box, folder: str) -> None:
     assert box.sh(f"touch {folder}/intruder").exit_code != 0
 
 
+@pytest.mark.parametrize("name", ["kernel/core_pattern", "vm/overcommit_memory", "kernel/randomize_va_space"])
+def test_a_setting_of_the_kernel_cannot_be_changed(box: Box, name: str) -> None:
+    """Where root runs us, root's permissions on these files hold inside too: only a read-only mount keeps them."""
+    before = Path("/proc/sys", name).read_text()
+    assert box.sh(f"cat /proc/sys/{name} > same; cat same > /proc/sys/{name}").exit_code != 0
+    assert Path("/proc/sys", name).read_text() == before
+
+
 def test_the_environment_is_read_only(box: Box, boxes: Boxes) -> None:
     done = box.sh(f"touch {boxes.environment}/bin/intruder")
     assert done.exit_code != 0

@@ -160,7 +160,7 @@ class NamespaceSandbox:
             *_outside(machine, spec),
             *overlay_arguments(lowers, self._overlay.upper, self._folder / "work"),
         ]
-        self._arguments += ["--remount-ro", "/dev", "--remount-ro", "/"]
+        self._arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
         self._lock = asyncio.Lock()
         self._running: Command | None = None
         self._closed = False
