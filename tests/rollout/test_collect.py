@@ -135,7 +135,7 @@ run = RunDirectory.open_for_writing(folder / "run", make_manifest())
 task = calc_task(run.objects)
 with sandboxes(run.objects, folder) as factory:
     collector = Collector(run, factory, here, RewardSettings(), 7)
-    settings = RolloutSettings(concurrency=2)
+    settings = RolloutSettings(concurrency=1)
     asyncio.run(collector.collect(Phase("rollout", [task], 5), open_policy("gold", PolicyOptions()), settings))
 """
 
@@ -172,7 +172,7 @@ def test_a_killed_run_goes_on_to_the_same_set_and_leaves_nothing(tmp_path: Path,
     lines = tmp_path / "run" / "trajectories.jsonl"
     deadline = time.monotonic() + 60
     while not (lines.is_file() and lines.read_bytes().count(b"\n")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
     process.send_signal(number)
     process.communicate(timeout=30)
     first = lines.read_bytes()

@@ -86,9 +86,9 @@ class _Counting(ObjectStore):
         super().__init__(path)
         self.read: list[str] = []
 
-    def entry_of(self, path: Path) -> Entry | None:
-        self.read.append(path.name)
-        return super().entry_of(path)
+    def entry_at(self, folder: int, name: str) -> Entry | None:
+        self.read.append(name)
+        return super().entry_at(folder, name)
 
 
 def test_only_files_that_changed_since_the_last_snapshot_are_read(box: Box, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_folders_too_deep_are_left_out_and_removed_at_the_end(box: Box, tree: st
     script = f"import os\nfor i in range({levels}):\n os.mkdir('{name}')\n os.chdir('{name}')\nopen('f', 'w').close()"
     assert box.exec("python", "-c", script).exit_code == 0
     assert box.snapshot() == tree
-    folder = box.sandbox._folder
+    folder = box.sandbox._overlay.folder
     box.close()
     assert not folder.exists()
 

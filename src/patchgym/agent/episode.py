@@ -22,7 +22,7 @@ from patchgym.records import (
     Stream,
     TaskView,
 )
-from patchgym.sandbox import Sandbox
+from patchgym.sandbox import Cut, Sandbox
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class _Runner:
             shown=shown,
             ok=result.ok,
             exit_code=done.exit_code,
-            stdout=self._stream(done.stdout, done.stdout_size),
-            stderr=self._stream(done.stderr, done.stderr_size),
+            stdout=self._stream(done.stdout, done.stdout_size, done.stdout_cut),
+            stderr=self._stream(done.stderr, done.stderr_size, done.stderr_cut),
             timed_out=done.timed_out,
             ending=done.ending,
             limits_by=done.limits_by,
@@ -202,10 +202,12 @@ class _Runner:
             tests=result.tests,
         )
 
-    def _stream(self, kept: bytes, size: int) -> Stream:
+    def _stream(self, kept: bytes, size: int, cut: Cut | None) -> Stream:
         """A stream's record: short exact text in the line itself, anything else also whole in the object store."""
         text = kept.decode("utf-8", "backslashreplace")
         shown = _cut(text, self._view.limits.output_bytes)
+        if cut is not None and cut.blob in self._objects:
+            return Stream(text=shown, size=size, blob=cut.blob)
         exact = shown.encode("utf-8") == kept
         return Stream(text=shown, size=size, blob=None if exact else self._objects.put(kept), cut=len(kept) < size)
 

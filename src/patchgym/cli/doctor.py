@@ -35,7 +35,7 @@ def command(as_json: bool) -> None:
 
     Exit code 3 when something is missing that the closed loop needs.
     """
-    checks = [_python(), _namespace(), _uv(), _pip(), _cache(), _training(), _machine()]
+    checks = [_python(), _namespace(), _limits(), _uv(), _pip(), _cache(), _training(), _machine()]
     if as_json:
         show_json([check.model_dump(mode="json") for check in checks])
     else:
@@ -50,12 +50,29 @@ def _python() -> Check:
 
 def _namespace() -> Check:
     from patchgym.sandbox import check_namespace
+    from patchgym.sandbox.seccomp import seccomp_filter
 
     try:
         check_namespace()
     except PatchgymError as error:
         return Check(name="sandbox", ok=False, needed=True, found=f"{error.what}. {error.why}", mend=error.mend)
-    return Check(name="sandbox", ok=True, needed=True, found="namespaces and overlay work")
+    filtered = "" if seccomp_filter() else "; no system call is filtered on this kind of machine"
+    return Check(name="sandbox", ok=True, needed=True, found=f"namespaces and overlay work{filtered}")
+
+
+def _limits() -> Check:
+    from patchgym.sandbox.limits import find_mechanism
+
+    kind = find_mechanism().kind
+    if kind == "rlimit":
+        return Check(
+            name="limits",
+            ok=False,
+            needed=False,
+            found="rlimits alone: memory is bounded for each process, not for a sandbox",
+            mend="Give patchgym a control group of its own: systemd-run --user --scope -p Delegate=yes patchgym ...",
+        )
+    return Check(name="limits", ok=True, needed=False, found=f"{kind} holds memory and processes of a whole sandbox")
 
 
 def _uv() -> Check:

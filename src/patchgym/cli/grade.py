@@ -11,7 +11,7 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.console import show_json, show_table, stage
-from patchgym.cli.workshop import copy_task_objects, sandboxes
+from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
 from patchgym.errors import DataError, UsageError
 from patchgym.grading import Grader
@@ -24,6 +24,7 @@ from patchgym.tasks import TaskSet
 @click.argument("taskset", type=click.Path(path_type=Path))
 @click.option("--patches", type=click.Path(path_type=Path), required=True, help='JSONL of {"task_id", "patch"}.')
 @click.option("--json", "as_json", is_flag=True, help="Print every report as JSON.")
+@sandbox_options
 def command(taskset: Path, patches: Path, as_json: bool) -> None:
     """Grade patches in fresh sandboxes with pristine tests."""
     tasks = TaskSet.load(taskset)

@@ -14,14 +14,13 @@ from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.eval import show_eval
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.tasks.build import build_watched
-from patchgym.cli.workshop import make_manifest, opened_run, sandboxes
+from patchgym.cli.workshop import check_sandbox, make_manifest, opened_run, sandbox_options, sandboxes
 from patchgym.config import load_recipe
 from patchgym.content import cache_root
 from patchgym.errors import ConfigError, DataError
 from patchgym.grading import GRADER_VERSION
 from patchgym.records import Task
 from patchgym.rollout import LocalSource, PolicyOptions
-from patchgym.sandbox import check_namespace
 from patchgym.tasks import TaskSet, TaskSetRecipe
 from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import refuse_overlap
@@ -37,6 +36,7 @@ _NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
 @click.option("--tasks", "taskset", type=click.Path(path_type=Path), help="Use this task set; do not build one.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@sandbox_options
 def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Run the whole closed loop. RECIPE is an embedded recipe's name or a .toml file.
 
@@ -48,7 +48,7 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
         raise ConfigError(f"The loop trains its policy, and cannot train {settings.policy!r}", mend="Use local:PATH.")
     where = out or Path("runs") / Path(recipe).stem
     given = TaskSet.load(taskset) if taskset is not None else None
-    check_namespace()
+    check_sandbox()
     say(f"Load {model} (the first time it is fetched and dequantised, which takes a minute)")
     source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
     try:

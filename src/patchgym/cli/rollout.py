@@ -8,11 +8,18 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.console import number, say, show_json, show_line, show_table
-from patchgym.cli.workshop import chosen_tasks, collect, make_manifest, opened_run, policy_options, sandboxes
+from patchgym.cli.workshop import (
+    check_sandbox,
+    chosen_tasks,
+    collect,
+    make_manifest,
+    opened_run,
+    policy_options,
+    sandboxes,
+)
 from patchgym.records import Task
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, RunCounts, count_run, open_policy
-from patchgym.sandbox import check_namespace
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
@@ -76,7 +83,7 @@ def rollout(
         "native_tools": options.native_tools,
         "rollout": settings.model_dump(mode="json"),
     }
-    check_namespace()
+    check_sandbox()
     source = open_policy(policy, options)
     try:
         asyncio.run(source.check())

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
-from patchgym.cli.workshop import copy_task_objects, sandboxes
+from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
 from patchgym.errors import EnvironmentBuildError, PatchError, SandboxError
 from patchgym.records import MutantScore, Outcome, Task
@@ -25,6 +25,7 @@ from patchgym.tasks import TaskSet
 @click.option("--mutants", default=0, show_default=True, type=click.IntRange(0), help="Bugs to plant in each solution.")
 @click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@sandbox_options
 def command(taskset: Path, runs: int, mutants: int, ids: tuple[str, ...], as_json: bool) -> None:
     """Prove every task again: the workspace as it is fails, a submission that does nothing fails, the gold patch
     passes, every time.

@@ -18,11 +18,58 @@ from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
 from patchgym.rollout import Collector, Phase, PolicySource, RolloutSettings, count_run
 from patchgym.rollout.policies import KINDS
-from patchgym.sandbox import NamespaceSandboxes
+from patchgym.sandbox import NamespaceSandboxes, ProcessSandboxes, check_namespace
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def sandbox_options(command: _F) -> _F:
+    """``--sandbox`` and ``--unsafe`` of every command that runs code of tasks; ``sandboxes`` heeds them. One without
+    isolation is refused where nobody said that this is wanted."""
+
+    def remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        context.meta[f"patchgym.{parameter.name}"] = value
+        if value == "process" and not context.meta.get("patchgym.unsafe"):
+            raise UsageError(
+                "The process sandbox isolates nothing: code of tasks and of the model would run as you",
+                mend="Add --unsafe if that is what you want, or leave --sandbox out.",
+            )
+
+    command = click.option(
+        "--unsafe",
+        is_flag=True,
+        is_eager=True,  # before --sandbox, which asks for it
+        expose_value=False,
+        callback=remember,
+        help="Allow --sandbox process: code of tasks and of the model runs as you, without isolation.",
+    )(command)
+    return click.option(
+        "--sandbox",
+        type=click.Choice(["namespace", "process"]),
+        default="namespace",
+        show_default=True,
+        expose_value=False,
+        callback=remember,
+        help="Where commands run. process has no isolation and needs --unsafe.",
+    )(command)
+
+
+def sandbox_kind() -> str:
+    """The kind that the command line asks for."""
+    context = click.get_current_context(silent=True)
+    return str(context.meta.get("patchgym.sandbox", "namespace")) if context is not None else "namespace"
+
+
+def check_sandbox() -> None:
+    """Whether this machine can make the sandboxes that the command line asks for; quick.
+
+    Raises:
+        PrerequisiteError: it cannot.
+    """
+    if sandbox_kind() == "namespace":
+        check_namespace()
 
 
 def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
@@ -51,19 +98,24 @@ def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
     def decorate(command: _F) -> _F:
         for option in reversed(options):
             command = option(command)
-        return command
+        return sandbox_options(command)
 
     return decorate
 
 
+def new_sandboxes(objects: ObjectStore) -> NamespaceSandboxes | ProcessSandboxes:
+    """Sandboxes over a store, of the kind that the command line asks for; the caller closes them."""
+    return ProcessSandboxes(objects) if sandbox_kind() == "process" else NamespaceSandboxes(objects)
+
+
 @contextmanager
-def sandboxes(objects: ObjectStore) -> Iterator[NamespaceSandboxes]:
-    """Namespace sandboxes over a store; what they hold is released at the end.
+def sandboxes(objects: ObjectStore) -> Iterator[NamespaceSandboxes | ProcessSandboxes]:
+    """Sandboxes over a store, of the kind that the command line asks for; what they hold is released at the end.
 
     Raises:
         PrerequisiteError: this machine cannot make them.
     """
-    factory = NamespaceSandboxes(objects)
+    factory = new_sandboxes(objects)
     try:
         yield factory
     finally:

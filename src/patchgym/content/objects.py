@@ -4,12 +4,13 @@ Trees are the state of a workspace: regular files, executables and symbolic link
 directories are not part of it, as in git.
 """
 
+import errno
 import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, ObjectID, Tree
@@ -107,6 +108,29 @@ class ObjectStore:
         if stat.S_ISREG(info.st_mode):
             return Entry(EXECUTABLE if info.st_mode & 0o100 else FILE, self.put(path.read_bytes()))
         return None
+
+    def entry_at(self, folder: int, name: str) -> Entry | None:
+        """Store one file or symbolic link, by its name in an open folder. Nothing is followed, whatever takes its place
+        meanwhile; None for what a tree cannot hold.
+
+        Raises:
+            FileNotFoundError, PermissionError: as for a local file.
+        """
+        try:
+            return Entry(SYMLINK, self.put(os.fsencode(os.readlink(name, dir_fd=folder))))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        try:
+            with open_file(folder, name) as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    return None
+                return Entry(EXECUTABLE if mode & 0o100 else FILE, self.put(file.read()))
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # by now it is something else
+                return None
+            raise
 
     def checkout(self, tree_id: str, folder: Path) -> None:
         """Write a tree's files into an existing, empty directory.
@@ -215,3 +239,13 @@ class ObjectStore:
         if not isinstance(found, Tree):
             raise DataError(f"Object {tree_id} in {self.path} is no tree")
         return found
+
+
+def open_file(folder: int, name: str) -> BinaryIO:
+    """A file to be read, by its name in an open folder: a symbolic link is not followed, and a pipe does not wait.
+
+    Raises:
+        OSError: as for a local file; ELOOP for a symbolic link.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return open(os.open(name, flags, dir_fd=folder), "rb")

@@ -36,6 +36,10 @@ class Grader:
             DataError: the task's trees are not in the store.
             EnvironmentBuildError, PrerequisiteError: the task's environment cannot be had here.
         """
+        report = await self._grade(task, patch, only)
+        return report.model_copy(update={"sandbox": self._factory.kind})
+
+    async def _grade(self, task: Task, patch: str, only: Collection[str] | None) -> TestReport:
         started = time.monotonic()
         if only is not None:
             task = task.model_copy(update={"tests": _restricted(task.tests, only)})

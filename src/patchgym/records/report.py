@@ -62,7 +62,7 @@ class Tally(Record):
 class TestReport(Record):
     """A verdict with its evidence. ``hidden`` is the part of ``fail_to_pass`` that the agent never saw;
     ``tampered_paths`` are protected paths that the patch touched and grading restored; ``log`` is the tail of the
-    test output."""
+    test output; ``sandbox`` the kind of sandbox that the tests ran in (``process`` isolates nothing)."""
 
     __test__ = False
 
@@ -76,3 +76,4 @@ class TestReport(Record):
     log: str = ""
     seconds: float
     grader_version: str
+    sandbox: str = ""

@@ -112,7 +112,7 @@ class Validation(Record):
     that does nothing (``noop_failed``) failed their fail-to-pass tests, and of the gold patch passed everything.
 
     ``flaky`` is the ledger of tests that were thrown out because their outcomes did not agree, with those outcomes.
-    ``mutants`` is the weak-test score, where it was measured.
+    ``mutants`` is the weak-test score, where it was measured; ``sandbox`` the kind of sandbox that all of it ran in.
     """
 
     runs: int
@@ -124,6 +124,7 @@ class Validation(Record):
     validated_at: datetime
     flaky: dict[str, tuple[Outcome, ...]] = Field(default_factory=dict)
     mutants: MutantScore | None = None
+    sandbox: str = ""
 
     @property
     def proved(self) -> bool:

@@ -1,8 +1,11 @@
 """Isolated execution: the contract, and the kinds of sandbox that keep it."""
 
-from patchgym.sandbox.namespace import NamespaceSandbox, NamespaceSandboxes, check_namespace
+from patchgym.sandbox.namespace import NamespaceSandbox, NamespaceSandboxes
+from patchgym.sandbox.prerequisites import check_namespace
+from patchgym.sandbox.process import ProcessSandbox, ProcessSandboxes
 from patchgym.sandbox.protocol import (
     WORKSPACE,
+    Cut,
     Ending,
     ExecResult,
     ResourceLimits,
@@ -13,10 +16,13 @@ from patchgym.sandbox.protocol import (
 
 __all__ = [
     "WORKSPACE",
+    "Cut",
     "Ending",
     "ExecResult",
     "NamespaceSandbox",
     "NamespaceSandboxes",
+    "ProcessSandbox",
+    "ProcessSandboxes",
     "ResourceLimits",
     "Sandbox",
     "SandboxFactory",

@@ -100,8 +100,19 @@ def mount_arguments(mounts: Mapping[str, Path]) -> list[str]:
 
 
 def make_etc(folder: Path) -> None:
-    """Fill an ``/etc`` with what programs need to resolve users, names and libraries, and nothing of this machine's."""
+    """Fill an ``/etc`` with what programs need to resolve users, names and libraries, and nothing of this machine's;
+    and with the program of the first process, which nobody may read (``patchgym.sandbox.living``).
+
+    Raises:
+        PrerequisiteError: there is no ``cat``.
+    """
     folder.mkdir()
+    waits = shutil.which("cat", path=os.defpath)
+    if waits is None:
+        raise PrerequisiteError("There is no cat on this machine", mend="Install coreutils.")
+    (folder / "first").mkdir()
+    shutil.copyfile(waits, folder / "first" / "cat")
+    (folder / "first" / "cat").chmod(0o111)
     for name, text in _ETC_FILES.items():
         (folder / name).write_text(text, encoding="ascii")
     for name in _ETC_COPIES:

@@ -1,21 +1,28 @@
-"""Runs one bubblewrap process: pumps its streams, puts it under limits before it starts, ends all of it at once."""
+"""Runs one command in a living sandbox: pumps its streams, ends all of it at once."""
 
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from patchgym.errors import SandboxError
+from patchgym.sandbox.capture import Capture
+from patchgym.sandbox.limits import Limiter
+from patchgym.sandbox.living import Living, Spawner
+from patchgym.sandbox.protocol import Ending, ResourceLimits
 
-_CHUNK = 1 << 16
-_START_SECONDS = 5.0
-_T = TypeVar("_T")
+CHANNEL = "PATCHGYM_REPORT_FD"
 REPORT_BYTES = 64 * 1024**2
+_CHUNK = 1 << 16
+_PIPEFULS = 16
+_T = TypeVar("_T")
+
+Process = tuple[int, int]
+"""A process inside a sandbox: its id there, and when it started (clock ticks since the machine did)."""
 
 
 async def settled(future: "asyncio.Future[_T]") -> _T:
@@ -31,118 +38,108 @@ async def settled(future: "asyncio.Future[_T]") -> _T:
     return future.result()
 
 
-class Capture:
-    """The first half and the last half of ``limit`` bytes of a stream, and the size of all of it."""
-
-    def __init__(self, limit: int) -> None:
-        self.size = 0
-        self._first, self._last = bytearray(), bytearray()
-        self._first_limit, self._last_limit = limit - limit // 2, limit // 2
-
-    def add(self, data: bytes) -> None:
-        """Take in what came."""
-        self.size += len(data)
-        room = self._first_limit - len(self._first)
-        self._first += data[:room]
-        self._last += data[room:]
-        if len(self._last) > self._last_limit + _CHUNK:
-            del self._last[: len(self._last) - self._last_limit]
-
-    @property
-    def kept(self) -> bytes:
-        """What is kept of it."""
-        return bytes(self._first + self._last[max(0, len(self._last) - self._last_limit) :])
+class NeverBegun(SandboxError):
+    """What starts commands was gone before it began with this one."""
 
 
 class Command:
-    """One run of ``bwrap``.
+    """One command, from its start until it and all that it started are gone, or may go on.
 
-    ``bwrap`` reports the pid of the namespace's first process and waits for a byte before it goes on; in between,
-    ``hold(pid)`` limits that process, so that nothing ever runs without limits. Killing it ends everything in its pid
-    namespace, and it counts as ended only when all of that is gone: once ``wait`` returns, nothing is left.
+    ``exit_code`` or ``signal`` says how it ended, ``ended_by`` what made us end it, ``not_run`` why it was never
+    started. ``kept`` are the processes that may go on.
     """
 
-    def __init__(self, hold: Callable[[int], None], *, stream_bytes: int) -> None:
-        self.stdout, self.stderr = Capture(stream_bytes), Capture(stream_bytes)
+    def __init__(self, limits: ResourceLimits, folder: Path) -> None:
+        """``folder`` takes what is longer than a stream's limit."""
+        self.stdout, self.stderr = (
+            Capture(limits.stream_bytes, limits.output_bytes, folder, self._drown) for _ in range(2)
+        )
+        self.ended_by: Ending | None = None
         self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.not_run: str | None = None
+        self.kept: tuple[Process, ...] = ()
         self.seconds = 0.0
         self._report, self._status = bytearray(), bytearray()
-        self._hold = hold
-        self._fault: OSError | None = None
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
-        self._open: set[int] = set()
-        self._first: int | None = None
-        self._gate = self._input = -1
-        self._killed = False
+        self._open: dict[int, Callable[[bytes], None]] = {}
+        self._control = self._input = -1
 
     @property
     def report(self) -> bytes:
         """What came through the report channel."""
         return bytes(self._report)
 
-    def start(self, arguments: Sequence[str], argv: Sequence[str], *, stdin: bytes, report: bool) -> None:
-        """Start ``bwrap``, whose program and options are ``arguments``, with the command ``argv`` inside.
+    def start(
+        self,
+        spawner: Spawner,
+        living: Living,
+        request: Mapping[str, object],
+        limiter: Limiter,
+        *,
+        stdin: bytes,
+        report: bool,
+    ) -> None:
+        """Have the command started in the namespaces of ``living`` and in the control groups of ``limiter``.
 
         Raises:
-            OSError, ValueError: the command line is too long or holds a NUL byte.
-            SandboxError: this process has no descriptors or processes left.
+            SandboxError: it could not be.
         """
         with ExitStack() as ours, ExitStack() as theirs:
-            reading, writing = self._pipe(ours, theirs), self._pipe(ours, theirs)
-            status, (gate, self._gate) = self._pipe(ours, theirs), self._pipe(theirs, ours)
-            channel = self._pipe(ours, theirs) if report else None
+            control, self._control = self._pipe(theirs, ours)
+            status = self._pipe(ours, theirs)
             given, self._input = self._pipe(theirs, ours)
-            options = ["--json-status-fd", str(status[1]), "--block-fd", str(gate)]
-            passed = [status[1], gate]
-            if channel:
-                options += ["--setenv", "PATCHGYM_REPORT_FD", str(channel[1])]
-                passed.append(channel[1])
+            outputs = [self._pipe(ours, theirs) for _ in range(3 if report else 2)]
+            streams = [given, *(writing for _, writing in outputs)]
+            counts = {"streams": len(streams), "namespaces": len(living.namespaces), "members": len(limiter.members)}
+            passed = [*streams, *living.namespaces, *limiter.members, *limiter.descriptors]
             self._began = time.monotonic()
-            self._process = subprocess.Popen(
-                [*arguments, *options, "--", *argv],
-                stdin=given,
-                stdout=reading[1],
-                stderr=writing[1],
-                pass_fds=passed,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
+            spawner.start({**request, **counts, "channel": CHANNEL}, [control, status[1], *passed])
             ours.pop_all()
-        self._read(reading[0], self.stdout.add)
-        self._read(writing[0], self.stderr.add)
+        for (reading, _), take in zip(
+            outputs, (self.stdout.add, self.stderr.add, self._take_report)[: len(outputs)], strict=True
+        ):
+            self._read(reading, take)
         self._read(status[0], self._take_status)
-        if channel:
-            self._read(channel[0], self._take_report)
+        self._ends_with = status[0]
         self._feed(memoryview(stdin))
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; whether time ran out. When it does, or the caller is cancelled, all of it is killed first.
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for the end. When time runs out, or the caller is cancelled, all of it is killed first.
 
         Raises:
-            SandboxError: the limits could not be set.
+            SandboxError: the sandbox was lost, or the limits could not be set.
         """
         try:
             await asyncio.wait([self._done], timeout=timeout_s)
         finally:
-            timed_out = not self._done.done()
-            if timed_out:
-                self.kill()
+            if not self._done.done():
+                self.kill(Ending.TIMED_OUT)
                 await settled(self._done)
-        if self._fault is not None:
-            raise SandboxError("The limits of a sandbox could not be set", why=str(self._fault)) from self._fault
-        return timed_out
+        self._settle()
 
-    def kill(self) -> None:
+    def kill(self, why: Ending | None = None) -> None:
         """End everything at once. ``wait`` returns when it is gone."""
-        self._killed = True
-        if self._first is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._first, signal.SIGKILL)
-        elif not self._done.done():
-            # The first process is not known yet; it is killed as soon as it is, which is before it runs anything.
-            self._loop.call_later(_START_SECONDS, self._process.kill)
+        self.ended_by = self.ended_by or why
+        self._shut("_control")
+
+    def _drown(self) -> None:
+        self.kill(Ending.OUTPUT_CUT)
+        for descriptor in self._open:
+            if descriptor != self._ends_with:  # the rest waits in the pipe, and who writes to it as well
+                self._loop.remove_reader(descriptor)
+
+    def _settle(self) -> None:
+        said: dict[str, Any] = {}
+        for line in self._status.splitlines():
+            said |= json.loads(line)
+        self.exit_code, self.signal, self.not_run = said.get("exit"), said.get("signal"), said.get("not_run")
+        self.kept = tuple((process, started) for process, started in said.get("kept", ()))
+        if not said:
+            raise NeverBegun("The sandbox was lost", why="What starts its commands was killed.")
+        if "refused" in said or (self.exit_code is None and self.signal is None):
+            raise SandboxError("The sandbox was lost", why=said.get("refused", "What starts its commands was killed."))
 
     @staticmethod
     def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -156,35 +153,37 @@ class Command:
 
     def _read(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(descriptor, False)
-        self._open.add(descriptor)
-        self._loop.add_reader(descriptor, self._readable, descriptor, take)
+        self._open[descriptor] = take
+        self._loop.add_reader(descriptor, self._readable, descriptor)
 
-    def _readable(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+    def _readable(self, descriptor: int) -> bool:
+        """Take in what there is; whether there may be more at once."""
         with suppress(BlockingIOError):
             data = os.read(descriptor, _CHUNK)
             if data:
-                take(data)
-            else:
-                self._close(descriptor)
+                self._open[descriptor](data)
+                return True
+            self._close(descriptor)
+        return False
 
     def _close(self, descriptor: int) -> None:
         self._loop.remove_reader(descriptor)
-        if descriptor == self._first:
-            self._first = None
-            with suppress(ChildProcessError):  # it is ours to reap only where we are the first process of a container
-                os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
         os.close(descriptor)
-        self._open.discard(descriptor)
-        if not self._open:
+        del self._open[descriptor]
+        if descriptor == self._ends_with:
             self._end()
 
     def _end(self) -> None:
+        """All that the command wrote is in the pipes by now. Who still holds them may go on; nobody waits for that."""
+        for descriptor in list(self._open):
+            for _ in range(_PIPEFULS):
+                if not self._readable(descriptor):
+                    break
+            if descriptor in self._open:
+                self._close(descriptor)
         self.seconds = time.monotonic() - self._began
-        self._shut_input()
-        self._open_gate()
-        self._process.wait()
-        for line in self._status.splitlines():
-            self.exit_code = json.loads(line).get("exit-code", self.exit_code)
+        self._shut("_input")
+        self._shut("_control")
         self._done.set_result(None)
 
     def _take_report(self, data: bytes) -> None:
@@ -192,37 +191,10 @@ class Command:
 
     def _take_status(self, data: bytes) -> None:
         self._status += data
-        if self._gate >= 0 and b"\n" in self._status:
-            self._begin(json.loads(self._status.splitlines()[0])["child-pid"])
-
-    def _begin(self, pid: int) -> None:
-        """Watch the namespace's first process, and limit it, or kill it, before it runs anything."""
-        try:
-            self._first = os.pidfd_open(pid)
-            self._open.add(self._first)
-            self._loop.add_reader(self._first, self._close, self._first)
-            if not self._killed:
-                self._hold(pid)
-        except ProcessLookupError:
-            pass  # it failed before it came this far; bubblewrap says why
-        except OSError as error:
-            self._fault = error
-            self._killed = True
-        if self._killed:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._open_gate()
-
-    def _open_gate(self) -> None:
-        if self._gate >= 0:
-            with suppress(BrokenPipeError):
-                os.write(self._gate, b"1")
-            os.close(self._gate)
-            self._gate = -1
 
     def _feed(self, data: memoryview) -> None:
         if not data:
-            self._shut_input()
+            self._shut("_input")
             return
         os.set_blocking(self._input, False)
         self._loop.add_writer(self._input, self._writable, data)
@@ -236,8 +208,10 @@ class Command:
             written = len(data)
         self._feed(data[written:])
 
-    def _shut_input(self) -> None:
-        if self._input >= 0:
-            self._loop.remove_writer(self._input)
-            os.close(self._input)
-            self._input = -1
+    def _shut(self, name: str) -> None:
+        descriptor = getattr(self, name)
+        if descriptor >= 0:
+            if name == "_input":
+                self._loop.remove_writer(descriptor)
+            os.close(descriptor)
+            setattr(self, name, -1)

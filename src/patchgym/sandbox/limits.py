@@ -3,7 +3,6 @@
 import os
 import resource
 import secrets
-import shlex
 import signal
 import time
 from contextlib import suppress
@@ -57,7 +56,9 @@ def find_mechanism(proc: Path = Path("/proc/self")) -> Mechanism:
 
 
 class Limiter:
-    """The limits of one sandbox's commands. Making it makes its control groups; ``close`` removes them."""
+    """The limits of one sandbox's commands. Making it makes its control groups; ``close`` removes them.
+    ``descriptors`` are those of the files through which a process moves itself into them; ``members`` that of the file
+    which lists who is in one of them (none with rlimits)."""
 
     def __init__(self, mechanism: Mechanism, name: str, limits: ResourceLimits) -> None:
         """``name`` is the groups' name.
@@ -66,6 +67,8 @@ class Limiter:
             OSError: a control group could not be made or set up.
         """
         self.kind = mechanism.kind
+        self.descriptors: list[int] = []
+        self.members: list[int] = []
         self._limits = limits
         self._groups: list[Path] = []
         memory, processes = str(limits.memory_bytes), str(limits.processes)
@@ -84,30 +87,24 @@ class Limiter:
                 for file, value in settings.items():
                     with suppress(FileNotFoundError):
                         _put(group / file, value)
+                self.descriptors.append(os.open(group / self._entrance, os.O_WRONLY | os.O_CLOEXEC))
+            if self._groups:
+                self.members.append(os.open(self._groups[0] / "cgroup.procs", os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             self.close()
             raise
 
-    def launcher(self) -> list[str]:
-        """What goes before a program and its arguments so that it starts within the control groups.
+    @property
+    def _entrance(self) -> str:
+        """The file of a group that a process writes 0 to, to move itself there. Version 1 knows ``tasks``, by which a
+        thread that moves itself alone moves at once; any other move waits for every core, for milliseconds."""
+        return "tasks" if self.kind == "cgroup1" else "cgroup.procs"
 
-        A shell moves itself and becomes the program. Version 1 knows the file ``tasks``, by which a thread that moves
-        itself alone moves at once; any other move waits for every core of the machine, for milliseconds.
-        """
-        if not self._groups:
-            return []
-        file = "tasks" if self.kind == "cgroup1" else "cgroup.procs"
-        moves = [f"echo 0 > {shlex.quote(str(group / file))} && " for group in self._groups]
-        return ["/bin/sh", "-c", f'{"".join(moves)}exec "$0" "$@"']
-
-    def hold(self, pid: int) -> None:
-        """Set the rlimits of a process that has not begun.
-
-        Raises:
-            OSError: the kernel refused.
-        """
+    def bounds(self) -> list[tuple[int, int]]:
+        """The rlimits that a command sets itself before it begins: what is limited, and the most of it."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         bounds = {
+            resource.RLIMIT_CPU: self._limits.cpu_seconds,
             resource.RLIMIT_FSIZE: self._limits.file_bytes,
             resource.RLIMIT_CORE: 0,
             resource.RLIMIT_NOFILE: _OPEN_FILES if files == resource.RLIM_INFINITY else min(_OPEN_FILES, files),
@@ -116,8 +113,11 @@ class Limiter:
             # Not RLIMIT_AS: programs reserve far more address space than they use. The process count holds within the
             # sandbox's own user namespace, not against everything else that this user runs.
             bounds |= {resource.RLIMIT_DATA: self._limits.memory_bytes, resource.RLIMIT_NPROC: self._limits.processes}
-        for what, most in bounds.items():
-            resource.prlimit(pid, what, (most, most))
+        return list(bounds.items())
+
+    def holds_files(self, folder: Path) -> bool:
+        """Whether what a command writes to ``folder`` counts as its memory."""
+        return bool(self._groups) and _is_memory(folder)
 
     def oom_kills(self) -> int:
         """How many processes the memory limit has killed so far; always 0 with rlimits."""
@@ -132,6 +132,9 @@ class Limiter:
 
     def close(self) -> None:
         """Remove the control groups with whatever is left in them."""
+        for opened in (self.descriptors, self.members):
+            while opened:
+                os.close(opened.pop())
         while self._groups:
             remove_group(self._groups.pop())
 
@@ -153,6 +156,16 @@ def remove_group(group: Path, patience_s: float = 2.0) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), signal.SIGKILL)
         time.sleep(0.001)
+
+
+def _is_memory(folder: Path) -> bool:
+    """Whether a folder lies on a tmpfs."""
+    device = folder.stat().st_dev
+    for line in _lines(Path("/proc/self/mountinfo")):
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+            return rest.startswith("tmpfs ")
+    return False
 
 
 def _folder(root: str, place: Path, path: str) -> Path:

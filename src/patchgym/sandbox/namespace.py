@@ -2,16 +2,13 @@
 
 import asyncio
 import os
-import subprocess
-import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
-from patchgym.content import ObjectStore, cache_root, diff_trees, disk_errors
-from patchgym.errors import PatchgymError, PrerequisiteError, SandboxError, StorageError
+from patchgym.content import ObjectStore, cache_root, disk_errors
+from patchgym.errors import SandboxError
 from patchgym.sandbox.bwrap import (
     environment_arguments,
     find_bwrap,
@@ -21,48 +18,17 @@ from patchgym.sandbox.bwrap import (
     overlay_arguments,
     system_arguments,
 )
-from patchgym.sandbox.command import Command, settled
+from patchgym.sandbox.command import Command, NeverBegun, Process
+from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, variables_of
 from patchgym.sandbox.layers import workspace_layers
 from patchgym.sandbox.limits import Limiter, Mechanism, find_mechanism
-from patchgym.sandbox.overlay import Overlay, remove_tree
-from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
-from patchgym.sandbox.scratch import Scratch, folders
+from patchgym.sandbox.living import Living, Spawner
+from patchgym.sandbox.prerequisites import refusal, scratch_parent
+from patchgym.sandbox.protocol import Ending, ExecResult, SandboxSpec
+from patchgym.sandbox.scratch import Scratch
+from patchgym.sandbox.stack import Below, Checkouts
 
-_T = TypeVar("_T")
-_WORKERS = 4
-_VARIABLES = {
-    "HOME": "/tmp",
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
-_SIGNALS = frozenset((*range(1, 17), 24, 25, 26, 27, 29, 30, 31))
-_NOT_RUN = (b"bwrap: execvp ", b"bwrap: Can't chdir to ", b"bwrap: Exceeded maximum number of arguments")
-_NO_OVERLAY = ("Can't make overlay mount", "No extended attributes in ")
-_FORBIDDEN = (
-    "No permissions to create a new namespace",
-    "Creating new namespace failed",
-    "setting up uid map",
-    "setting up gid map",
-    "error writing to setgroups",
-    "unshare user ns",
-    "loopback: Failed",
-    "Can't mount proc",
-    "Failed to make / slave",
-    "Failed to mount tmpfs",
-)
-
-
-def check_namespace(scratch: Path | None = None) -> None:
-    """Run one command in a namespace with an overlay, as every sandbox will; quick. ``scratch`` as for
-    ``NamespaceSandboxes``.
-
-    Raises:
-        PrerequisiteError: this machine cannot; it quotes the reason and says what to do.
-    """
-    _scratch_parent(find_bwrap(), scratch.absolute() if scratch else None)
+_FIRST_LOOK_S, _LOOKS = 0.5, 20.0
 
 
 class NamespaceSandboxes:
@@ -91,7 +57,7 @@ class NamespaceSandboxes:
             PrerequisiteError: this machine cannot make namespace sandboxes.
             StorageError: the disk is full.
         """
-        return await _kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
+        return await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
 
     def close(self) -> None:
         """Remove the scratch folder. Sandboxes must be closed before. Happens by itself at exit."""
@@ -104,73 +70,70 @@ class NamespaceSandboxes:
         with self._lock:
             machine = self._ready = self._ready or _Machine(self._parent)
             lowers = workspace_layers(self.objects, self._cache, spec.tree, spec.base)
-        return NamespaceSandbox(machine, self.objects, spec, lowers)
+        return NamespaceSandbox(machine, self.objects, spec, Checkouts(spec.tree, lowers))
 
 
-class _Machine:
-    """What all sandboxes of a factory share: the program, the limit mechanism, the scratch folder with ``/etc``, and
-    threads of their own, so that file work never queues behind anybody else's."""
+class _Machine(Room):
+    """What all sandboxes of a factory share: besides, the program, the limit mechanism, what starts commands, and an
+    ``/etc``."""
 
     def __init__(self, scratch: Path | None) -> None:
         self.bwrap = find_bwrap()
         self.mechanism: Mechanism = find_mechanism()
-        self.scratch = Scratch(_scratch_parent(self.bwrap, scratch), self.mechanism)
-        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="patchgym-sandbox")
+        self.spawner = Spawner()
+        super().__init__(Scratch(scratch_parent(self.bwrap, scratch), self.mechanism))
         self.etc = self.scratch.path / "etc"
         with disk_errors(self.etc):
             make_etc(self.etc)
 
     def close(self) -> None:
-        """Remove the scratch folder and end the threads."""
-        self.workers.shutdown()
-        self.scratch.close()
+        """End what starts commands, and the rest."""
+        self.spawner.close()
+        super().close()
 
 
-class NamespaceSandbox:
-    """One isolated workspace. Each command runs in fresh namespaces; the workspace alone lives on between them.
+class NamespaceSandbox(LayeredSandbox):
+    """One isolated workspace. Its namespaces live from the first command to the end; each command is a process in them.
 
     Covered, each by a test: no network but a loopback of its own; no host file but ``/usr``, the environment and its
     interpreter, all read-only, without the packages that are installed for the system's or that interpreter's Python;
     no host process, no host environment variable; an unprivileged user without capabilities, who cannot gain any and
-    cannot make user namespaces; memory, processes, file size, wall time and kept output bounded; nothing that a command
-    starts outlives it; nothing is left after ``close``.
+    cannot make user namespaces; no system call of ``patchgym.sandbox.seccomp``; memory, processes, file size, disk,
+    wall time, output and each process's CPU time bounded; nothing that a command starts outlives it, save with
+    ``keep``; what starts commands is outside and out of reach, and the first process inside cannot be stopped, traced
+    or read; nothing is left after ``close``.
 
-    Not covered: bugs of the kernel, side channels (time, caches, load), a system call filter, CPU time, total disk use
-    (each file is bounded, their number is not), and what the read-only system itself tells (its version, its
-    programs, host paths in ``/proc/self/mountinfo``). With ``rlimit`` instead of control groups the memory bound holds
-    for each process, not for their sum, running out of it is no ``out_of_memory`` but whatever the program makes of a
-    failed allocation, and root's process count is not bounded.
+    Not covered: bugs of the kernel, side channels (time, caches, load), and what the read-only system itself tells (its
+    version, its programs, host paths in ``/proc/self/mountinfo``). Run by root, code inside is the host's root without
+    capabilities: what nothing but the permissions of a file keeps from others, a read-only mount must keep from it.
+    With ``rlimit`` instead of control groups the memory bound holds for each process, not for their sum, running out of
+    it is no ``out_of_memory`` but whatever the program makes of a failed allocation, and root's process count is not
+    bounded. On machines other than x86-64 and arm64 no system call is filtered.
 
-    An exit code of 128+n is given as signal n where n ends processes: bubblewrap reports both alike. Each command has
-    its own ``/tmp``. Files deeper than 100 folders, or with paths beyond 3,500 bytes, are no part of snapshots.
+    ``/tmp`` lives as long as the sandbox. Files deeper than 100 folders, or with paths beyond 3,500 bytes, are no part
+    of snapshots. ``fork`` takes the same time whatever was written: what was written until then becomes a layer that
+    both share. With processes kept running it is copied instead.
 
-    A runner that is killed takes its commands along; one killed in the few milliseconds in which a command starts may
-    leave that command running until the next start sweeps.
+    A runner that is killed takes its commands along; one killed in the few milliseconds in which a sandbox starts may
+    leave it running until the next start sweeps.
     """
 
     kind = "namespace"
 
-    def __init__(self, machine: _Machine, objects: ObjectStore, spec: SandboxSpec, lowers: list[Path]) -> None:
-        self.spec = spec
-        self._machine, self._objects = machine, objects
-        self._name = machine.scratch.new_name()
-        self._folder = machine.scratch.path / self._name
-        self._overlay = Overlay(self._folder / "upper", lowers)
-        self._arguments = [
-            *_outside(machine, spec),
-            *overlay_arguments(lowers, self._overlay.upper, self._folder / "work"),
-        ]
-        self._arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
-        self._lock = asyncio.Lock()
+    def __init__(self, machine: _Machine, objects: ObjectStore, spec: SandboxSpec, below: Below) -> None:
+        super().__init__(machine, objects, spec, below)
+        self._machine = machine
         self._running: Command | None = None
-        self._closed = False
-        with disk_errors(self._folder):
-            for folder in (self._folder, self._folder / "upper", self._folder / "work"):
-                folder.mkdir(0o755)
+        self._living: Living | None = None
+        self._left: tuple[Process, ...] = ()
         try:
+            self._outside = _outside(machine, spec)
             self._limiter = Limiter(machine.mechanism, self._name, spec.limits)
+        except SandboxError:
+            self._overlay.remove()
+            raise
         except OSError as error:
-            remove_tree(self._folder)
+            self._overlay.remove()
             raise SandboxError("A sandbox's control group could not be made", why=str(error)) from error
 
     async def exec(
@@ -182,105 +145,119 @@ class NamespaceSandbox:
         timeout_s: float = 60.0,
         stdin: bytes = b"",
         report: bool = False,
+        keep: bool = False,
     ) -> ExecResult:
         """Run a command; see ``Sandbox.exec``. ``not_found`` covers every command that could not be started: no such
         program or folder, not executable, a line too long or with a NUL in it; ``stderr`` then says which."""
+        given, refused = [], "There is no command."
+        try:
+            given = [os.fsencode(part).hex() for part in argv]
+        except UnicodeEncodeError as error:
+            refused = str(error)
+        request = {
+            "argv": given,
+            "cwd": place_of(cwd),
+            "variables": {**variables_of(self.spec), **(variables or {})},
+            "limits": self._limiter.bounds(),
+            "keep": keep,
+        }
         async with self._lock:
             self._check_open()
-            command = Command(self._limiter.hold, stream_bytes=self.spec.limits.stream_bytes)
-            killed_before = self._limiter.oom_kills()
-            folder = os.path.normpath(os.path.join(WORKSPACE, cwd))
-            arguments = [*self._limiter.launcher(), *self._arguments, *_set(variables or {}), "--chdir", folder]
+            command = Command(self.spec.limits, self._overlay.folder)
+            if not given:
+                command.not_run = refused
+                return self._result(command)
             try:
-                command.start(arguments, argv, stdin=stdin, report=report)
-            except (OSError, ValueError) as error:
-                command.stderr.add(f"{error}\n".encode())
-                return self._result(command, Ending.NOT_FOUND)
-            self._running = command
-            try:
-                timed_out = await command.wait(timeout_s)
-            finally:
-                self._running = None
-            self._check_open()
-            return self._result(command, self._ending(command, timed_out, self._limiter.oom_kills() > killed_before))
+                await self._run(command, request, timeout_s, stdin=stdin, report=report)
+            except NeverBegun:
+                command = Command(self.spec.limits, self._overlay.folder)
+                await self._run(command, request, timeout_s, stdin=stdin, report=report)
+            return await self._in_worker(lambda: self._result(command))
 
-    async def read(self, path: str) -> bytes:
-        """The bytes of a workspace file; see ``Sandbox.read``."""
-        return await self._exclusively(lambda: self._overlay.read(path))
+    async def _run(
+        self, command: Command, request: Mapping[str, object], timeout_s: float, *, stdin: bytes, report: bool
+    ) -> None:
+        living = await self._alive()
+        killed_before = self._limiter.oom_kills()
+        request = {**request, "kept": self._left}
+        command.start(self._machine.spawner, living, request, self._limiter, stdin=stdin, report=report)
+        self._running = command
+        watching = asyncio.ensure_future(self._watch(command))
+        try:
+            await command.wait(timeout_s)
+            if living.lost:
+                raise SandboxError("The sandbox was lost", why="Its first process was ended from outside.")
+        except SandboxError:  # nobody ends what it started but the end of all
+            await self._in_worker(self._stop)
+            raise
+        finally:
+            watching.cancel()
+            self._running = None
+            self._left = command.kept
+        self._check_open()
+        if self._limiter.oom_kills() > killed_before and command.exit_code != 0 and command.ended_by is None:
+            command.ended_by = Ending.OUT_OF_MEMORY
 
-    async def write(self, path: str, data: bytes) -> None:
-        """Create or replace a workspace file; see ``Sandbox.write``. Raises StorageError when the disk is full."""
-        await self._exclusively(lambda: self._overlay.write(path, data))
+    async def _alive(self) -> Living:
+        """The sandbox's namespaces, begun where there are none.
 
-    async def snapshot(self) -> str:
-        """Tree id of the workspace now; see ``Sandbox.snapshot``. Only files that changed since the last are read."""
-        return await self._exclusively(self._snapshot)
+        Raises:
+            SandboxError, PrerequisiteError: they cannot be.
+        """
+        if self._living is None:
+            layers = overlay_arguments(self._overlay.lowers, self._overlay.upper, self._overlay.work)
+            self._living = Living(
+                [*self._outside, *layers, "--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
+            )
+        said = await self._living.ready()
+        if said:
+            self._retire()
+            raise refusal(said)
+        self._overlay.mounted = self._living.root
+        return self._living
 
-    async def diff(self) -> str:
-        """The patch from the tree that the sandbox was made from to now."""
-        return await self._exclusively(lambda: diff_trees(self._objects, self.spec.tree, self._snapshot()))
+    def _twin(self, below: Below) -> "NamespaceSandbox":
+        return NamespaceSandbox(self._machine, self._objects, self.spec, below)
 
-    async def fork(self) -> "NamespaceSandbox":
-        """An independent sandbox whose workspace starts as this one's is now: the upper layer is copied."""
-        async with self._lock:
-            self._check_open()
-            return await _kept(asyncio.get_running_loop().run_in_executor(self._machine.workers, self._fork))
-
-    async def close(self) -> None:
-        """End a running command and remove every trace. May be called twice."""
-        self._closed = True
+    def _interrupt(self) -> None:
         if self._running is not None:
             self._running.kill()
-        async with self._lock:
-            await self._in_worker(self._discard)
 
-    async def _exclusively(self, work: Callable[[], _T]) -> _T:
-        async with self._lock:
-            self._check_open()
-            return await self._in_worker(work)
+    def _let_go(self) -> Callable[[], None] | None:
+        living, self._living = self._living, None
+        self._overlay.mounted = -1
+        return living.stop if living is not None else None
 
-    async def _in_worker(self, work: Callable[[], _T]) -> _T:
-        """Run blocking work and wait for it whatever happens, so that nothing goes on behind the lock's back."""
-        return await settled(asyncio.get_running_loop().run_in_executor(self._machine.workers, work))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SandboxError("The sandbox is closed", why="It was closed before, or while, this was asked of it.")
-
-    def _snapshot(self) -> str:
-        return self._objects.update_tree(self.spec.tree, self._overlay.changes(self._objects))
-
-    def _fork(self) -> "NamespaceSandbox":
-        twin = NamespaceSandbox(self._machine, self._objects, self.spec, self._overlay.lowers)
-        try:
-            self._overlay.copy_upper(twin._overlay.upper)
-        except (OSError, StorageError):
-            twin._discard()
-            raise
-        return twin
-
-    def _discard(self) -> None:
-        remove_tree(self._folder)
+    def _release(self) -> None:
         self._limiter.close()
 
-    def _ending(self, command: Command, timed_out: bool, out_of_memory: bool) -> Ending:
-        if timed_out:
-            return Ending.TIMED_OUT
-        if out_of_memory and command.exit_code != 0:
-            return Ending.OUT_OF_MEMORY
-        if command.exit_code is None:
-            said = command.stderr.kept
-            if said.startswith(_NOT_RUN):
-                return Ending.NOT_FOUND
-            raise _refusal(said.decode(errors="replace"))
-        return Ending.SIGNALLED if command.exit_code - 128 in _SIGNALS else Ending.EXITED
+    @property
+    def _keeps(self) -> bool:
+        return bool(self._left)
 
-    def _result(self, command: Command, ending: Ending) -> ExecResult:
-        code = command.exit_code
+    async def _watch(self, command: Command) -> None:
+        """End a command that fills the disk. Where what is written is memory, the limit of memory holds it."""
+        if self._limiter.holds_files(self._overlay.upper):
+            return
+        pause = _FIRST_LOOK_S
+        while True:
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            size = await self._in_worker(self._overlay.size)
+            if size > self.spec.limits.disk_bytes:
+                command.kill(Ending.DISK_FULL)
+                return
+            pause = max(_FIRST_LOOK_S, _LOOKS * (time.monotonic() - began))
+
+    def _result(self, command: Command) -> ExecResult:
+        ending = command.ended_by or (Ending.EXITED if command.signal is None else Ending.SIGNALLED)
+        if command.not_run is not None:
+            ending = Ending.NOT_FOUND
+            command.stderr.add(f"{command.not_run}\n".encode(errors="replace"))
         return ExecResult(
             ending=ending,
-            exit_code=code if ending is Ending.EXITED else None,
-            signal=code - 128 if ending is Ending.SIGNALLED and code is not None else None,
+            exit_code=command.exit_code if ending is Ending.EXITED else None,
+            signal=command.signal if ending is Ending.SIGNALLED else None,
             stdout=command.stdout.kept,
             stderr=command.stderr.kept,
             stdout_size=command.stdout.size,
@@ -288,87 +265,14 @@ class NamespaceSandbox:
             report=command.report,
             seconds=command.seconds,
             limits_by=self._limiter.kind,
+            stdout_cut=command.stdout.cut(self._objects),
+            stderr_cut=command.stderr.cut(self._objects),
         )
-
-
-async def _kept(making: "asyncio.Future[NamespaceSandbox]") -> "NamespaceSandbox":
-    """The sandbox that is being made; when cancelled meanwhile, it is closed again."""
-    try:
-        return await settled(making)
-    except asyncio.CancelledError:
-        if making.exception() is None:
-            await making.result().close()
-        raise
 
 
 def _outside(machine: _Machine, spec: SandboxSpec) -> list[str]:
-    """The command line up to the workspace: isolation, system, environment, mounts, variables."""
+    """The command line up to the workspace: isolation, system, environment, mounts."""
     arguments = [str(machine.bwrap), *isolation_arguments(), *system_arguments(machine.etc, spec.limits.memory_bytes)]
-    path = "/usr/bin:/bin"
     if spec.environment is not None:
         arguments += environment_arguments(spec.environment)
-        path = f"{spec.environment.absolute()}/bin:{path}"
-    return [*arguments, *mount_arguments(spec.mounts), *_set({"PATH": path, **_VARIABLES, **spec.variables})]
-
-
-def _set(variables: Mapping[str, str]) -> list[str]:
-    return [part for name, value in variables.items() for part in ("--setenv", name, value)]
-
-
-def _scratch_parent(bwrap: Path, scratch: Path | None) -> Path:
-    """The first folder whose file system an overlay can write to, found by doing it."""
-    if scratch is not None:
-        with disk_errors(scratch):
-            scratch.mkdir(parents=True, exist_ok=True)
-    refused: PatchgymError | None = None
-    for parent in [scratch] if scratch is not None else folders():
-        said = _try_overlay(bwrap, parent)
-        if not said:
-            return parent
-        refused = _refusal(said)
-        if not any(phrase in said for phrase in _NO_OVERLAY):
-            break
-    raise refused or PrerequisiteError(
-        "There is no folder for sandboxes to write to",
-        why="The temporary directory and /dev/shm are not writable.",
-        mend="Set TMPDIR to a writable folder.",
-    )
-
-
-def _try_overlay(bwrap: Path, parent: Path) -> str:
-    """What bubblewrap says against an overlay under ``parent``; empty when it works."""
-    with disk_errors(parent), tempfile.TemporaryDirectory(prefix=".patchgym-check-", dir=parent) as name:
-        layers = [Path(name, part) for part in ("lower", "upper", "work")]
-        for layer in layers:
-            layer.mkdir()
-        try:
-            os.setxattr(layers[1], "user.patchgym", b"y")
-        except OSError as error:
-            return f"No extended attributes in {parent}: {error}"
-        anything = Path("/usr")  # in the place of /etc, which the check does without
-        command = [str(bwrap), *isolation_arguments(), *system_arguments(anything, 1 << 20)]
-        command += [*overlay_arguments(layers[:1], *layers[1:]), "--", "true"]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=20, stdin=subprocess.DEVNULL, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        return done.stderr.decode(errors="replace").strip() or "It failed silently." if done.returncode else ""
-
-
-def _refusal(said: str) -> PrerequisiteError | SandboxError:
-    """bubblewrap's own error as ours, with what to do about it."""
-    said = said.strip()[-500:]
-    if any(phrase in said for phrase in _NO_OVERLAY):
-        return PrerequisiteError(
-            "The sandbox's overlay was refused",
-            why=said,
-            mend="Set TMPDIR to a folder on ext4, xfs, btrfs or tmpfs (not inside a container's own overlay).",
-        )
-    if any(phrase in said for phrase in _FORBIDDEN):
-        return PrerequisiteError(
-            "User namespaces are forbidden on this machine",
-            why=said,
-            mend="Run as root: sysctl -w kernel.unprivileged_userns_clone=1 "
-            "kernel.apparmor_restrict_unprivileged_userns=0 (whichever exists), or run patchgym as root.",
-        )
-    return SandboxError("The sandbox could not run a command", why=said or "bubblewrap was killed from outside.")
+    return [*arguments, *mount_arguments(spec.mounts)]

@@ -19,8 +19,9 @@ from patchgym.content import Entry, ObjectStore, disk_errors
 from patchgym.sandbox.protocol import WORKSPACE
 
 SKIPPED = frozenset((".git", "__pycache__"))
-_OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
-_DEEPEST, _LONGEST, _LINKS = 100, 3500, 40
+OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
+LONGEST = 3500
+_DEEPEST, _LINKS = 100, 40
 _SETTLED_NS = 50_000_000
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -53,11 +54,13 @@ class _Place:
 
 
 class Overlay:
-    """One upper layer over read-only ones (``lowers``, topmost first)."""
+    """One upper layer over read-only ones (``lowers``, topmost first). While the overlay is mounted somewhere, the
+    kernel keeps what it knows of names: files are then read and written by way of ``mounted``, a descriptor of it."""
 
     def __init__(self, upper: Path, lowers: Sequence[Path]) -> None:
         self.upper = upper
         self.lowers = list(lowers)
+        self.mounted = -1
         self._hashed: dict[str, tuple[tuple[int, ...], Entry]] = {}
 
     def read(self, path: str) -> bytes:
@@ -91,82 +94,84 @@ class Overlay:
         """
         found: dict[str, Entry | None] = {}
         hashed: dict[str, tuple[tuple[int, ...], Entry]] = {}
-        pending = [(str(self.upper), "", [str(lower) for lower in self.lowers])]
-        while pending:
-            folder, prefix, lowers = pending.pop()
-            for entry, info in _scan(folder):
-                if entry.name in SKIPPED:
-                    continue
-                path = prefix + entry.name
-                below, covered = _shown(lowers, entry.name)
-                if stat.S_ISDIR(info.st_mode):
-                    if covered is not None:
-                        found[path] = None
-                    if _is_opaque(entry.path):
-                        found.update(dict.fromkeys(_files(below, path)))
-                        below = []
-                    if path.count("/") < _DEEPEST and len(os.fsencode(path)) < _LONGEST:
-                        pending.append((entry.path, path + "/", below))
-                elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
-                    found[path] = self._entry(store, path, entry.path, info, hashed)
-                else:
-                    found.update(dict.fromkeys(_files(below, path)))
-                    if covered is not None:
-                        found[path] = None
+        with opened(self.upper) as folder:
+            self._collect(folder, "", [str(lower) for lower in self.lowers], store, found, hashed)
         self._hashed = hashed
         return found
 
-    def copy_upper(self, target: Path) -> None:
-        """Copy the upper layer into the existing, empty directory ``target``, whiteouts and opaque folders included.
+    def _collect(
+        self,
+        folder: int,
+        prefix: str,
+        lowers: list[str],
+        store: ObjectStore,
+        found: dict[str, Entry | None],
+        hashed: dict[str, tuple[tuple[int, ...], Entry]],
+    ) -> None:
+        """Add what an open folder of the upper layer changes. What goes away or turns into something else meanwhile is
+        left out."""
+        for name, info in listed(folder):
+            if name in SKIPPED:
+                continue
+            path = prefix + name
+            below, covered = _shown(lowers, name)
+            if stat.S_ISDIR(info.st_mode):
+                if covered is not None:
+                    found[path] = None
+                with suppress(FileNotFoundError, NotADirectoryError), opened(name, folder) as inner:
+                    if is_opaque(inner):
+                        found.update(dict.fromkeys(_files(below, path)))
+                        below = []
+                    if path.count("/") < _DEEPEST and len(os.fsencode(path)) < LONGEST:
+                        self._collect(inner, path + "/", below, store, found, hashed)
+            elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+                entry = self._entry(store, path, folder, name, info, hashed)
+                if entry is not None:
+                    found[path] = entry
+            else:
+                found.update(dict.fromkeys(_files(below, path)))
+                if covered is not None:
+                    found[path] = None
 
-        Raises:
-            StorageError: the disk is full.
-        """
-        with disk_errors(target):
-            pending = [(str(self.upper), str(target))]
-            while pending:
-                folder, copy = pending.pop()
-                for entry, info in _scan(folder):
-                    path = f"{copy}/{entry.name}"
-                    if stat.S_ISDIR(info.st_mode):
-                        os.mkdir(path)
-                        if _is_opaque(entry.path):
-                            os.setxattr(path, _OPAQUE[0], b"y")
-                        if len(os.fsencode(entry.path)) < _LONGEST:
-                            pending.append((entry.path, path))
-                        os.chmod(path, stat.S_IMODE(info.st_mode) | stat.S_IRWXU)
-                    elif stat.S_ISLNK(info.st_mode):
-                        os.symlink(os.readlink(entry.path), path)
-                    elif _is_whiteout(info):
-                        make_whiteout(path)
-                    elif stat.S_ISREG(info.st_mode):
-                        _copy_file(entry.path, path, info)
+    def size(self) -> int:
+        """Bytes on disk that the upper layer takes, at least: what cannot be read is not counted."""
+        total, pending = 0, [str(self.upper)]
+        while pending:
+            with suppress(OSError), os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        return total
 
     def _entry(
         self,
         store: ObjectStore,
         path: str,
-        place: str,
+        folder: int,
+        name: str,
         info: os.stat_result,
         hashed: dict[str, tuple[tuple[int, ...], Entry]],
-    ) -> Entry:
+    ) -> Entry | None:
         key = (info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         known = self._hashed.get(path)
         if known is None or known[0] != key:
             now = time.time_ns()
-            with _readable(place, info):
-                entry = store.entry_of(Path(place))
-            assert entry is not None
-            known = (key, entry)
-            if now - info.st_ctime_ns < _SETTLED_NS:
-                return entry  # so fresh that another change could leave the same times: not to be relied on
+            with suppress(FileNotFoundError), readable(folder, name, info):
+                entry = store.entry_at(folder, name)
+                if entry is None or now - info.st_ctime_ns < _SETTLED_NS:
+                    return entry  # one so fresh that another change could leave the same times is not relied on
+                hashed[path] = (key, entry)
+                return entry
+            return None
         hashed[path] = known
         return known[1]
 
     def _resolve(self, path: str, stack: ExitStack) -> _Place:
         """Walk a path through the merged view. Links are resolved here, by name, and never leave the workspace."""
-        roots = []
-        for index, layer in enumerate((self.upper, *self.lowers)):
+        roots = [(0, self.mounted)] if self.mounted >= 0 else []
+        for index, layer in enumerate(() if roots else (self.upper, *self.lowers)):
             roots.append((index, os.open(layer, _OPEN_FOLDER)))
             stack.callback(os.close, roots[-1][1])
         folders = [_Folder("", 0o755, tuple(roots))]
@@ -277,7 +282,7 @@ def _step(folder: _Folder, name: str, stack: ExitStack) -> _Folder | _File | Non
             info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except FileNotFoundError:
             continue
-        if _is_whiteout(info):
+        if is_whiteout(info):
             break
         if not stat.S_ISDIR(info.st_mode):
             if not layers:
@@ -286,7 +291,7 @@ def _step(folder: _Folder, name: str, stack: ExitStack) -> _Folder | _File | Non
         mode = mode if layers else stat.S_IMODE(info.st_mode)
         layers.append((index, os.open(name, _OPEN_FOLDER, dir_fd=descriptor)))
         stack.callback(os.close, layers[-1][1])
-        if _is_opaque(layers[-1][1]):
+        if is_opaque(layers[-1][1]):
             break
     return _Folder(name, mode, tuple(layers)) if layers else None
 
@@ -304,7 +309,7 @@ def _make_folder(parent: int, name: str, mode: int, stack: ExitStack) -> int:
     stack.callback(os.close, folder)
     os.fchmod(folder, mode)
     if hidden:
-        os.setxattr(folder, _OPAQUE[0], b"y")
+        os.setxattr(folder, OPAQUE[0], b"y")
     return folder
 
 
@@ -331,12 +336,12 @@ def _shown(folders: list[str], name: str) -> tuple[list[str], str | None]:
             info = os.lstat(path)
         except FileNotFoundError:
             continue
-        if _is_whiteout(info):
+        if is_whiteout(info):
             break
         if not stat.S_ISDIR(info.st_mode):
             return found, None if found else path
         found.append(path)
-        if _is_opaque(path):
+        if is_opaque(path):
             break
     return found, None
 
@@ -354,41 +359,65 @@ def _files(folders: list[str], path: str) -> Iterator[str]:
                 pending.append((below, f"{prefix}/{name}"))
 
 
-def _scan(folder: str) -> list[tuple[os.DirEntry[str], os.stat_result]]:
-    """A folder's entries with what lstat says. One that the sandbox's user locked against itself is unlocked."""
-    if not os.access(folder, os.R_OK | os.X_OK):
-        os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+@contextmanager
+def opened(name: str | Path, folder: int | None = None) -> Iterator[int]:
+    """A descriptor of a folder, by its name in an open one: no symbolic link is followed, whatever takes its place
+    meanwhile. One that the sandbox's user locked against itself is unlocked.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: it is gone, or something else by now.
+    """
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mode = os.fstat(place).st_mode
+        if not os.access(".", os.R_OK | os.X_OK, dir_fd=place):
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode) | stat.S_IRWXU)
+        found = os.open(".", _OPEN_FOLDER, dir_fd=place)
+    finally:
+        os.close(place)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def listed(folder: int) -> list[tuple[str, os.stat_result]]:
+    """The names in an open folder with what lstat says."""
+    found = []
     with os.scandir(folder) as entries:
-        return [(entry, entry.stat(follow_symlinks=False)) for entry in entries]
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+    return found
 
 
 @contextmanager
-def _readable(path: str, info: os.stat_result) -> Iterator[None]:
+def readable(folder: int, name: str, info: os.stat_result) -> Iterator[None]:
     """Lend ourselves the permission to read a file that the sandbox's user took away from itself."""
-    lacking = stat.S_ISREG(info.st_mode) and not os.access(path, os.R_OK)
-    if lacking:
-        os.chmod(path, stat.S_IMODE(info.st_mode) | stat.S_IRUSR)
-    try:
+    if not stat.S_ISREG(info.st_mode) or os.access(name, os.R_OK, dir_fd=folder, follow_symlinks=False):
         yield
+        return
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mode = os.fstat(place).st_mode
+        lend = stat.S_ISREG(mode)
+        if lend:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode) | stat.S_IRUSR)
+        yield
+        if lend:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode))
     finally:
-        if lacking:
-            os.chmod(path, stat.S_IMODE(info.st_mode))
+        os.close(place)
 
 
-def _copy_file(path: str, copy: str, info: os.stat_result) -> None:
-    with _readable(path, info), open(path, "rb") as source, open(copy, "xb") as target:
-        while os.sendfile(target.fileno(), source.fileno(), None, 1 << 24):
-            pass
-    os.chmod(copy, stat.S_IMODE(info.st_mode))
-    os.utime(copy, ns=(info.st_atime_ns, info.st_mtime_ns))
-
-
-def _is_whiteout(info: os.stat_result) -> bool:
+def is_whiteout(info: os.stat_result) -> bool:
+    """Whether an entry of a layer says that a name is gone."""
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
-def _is_opaque(place: str | int) -> bool:
-    for name in _OPAQUE:
+def is_opaque(place: str | int) -> bool:
+    """Whether nothing below a folder shows through."""
+    for name in OPAQUE:
         try:
             if os.getxattr(place, name) == b"y":
                 return True

@@ -11,28 +11,44 @@ from pathlib import Path
 from typing import Protocol
 
 WORKSPACE = "/workspace"
-"""Where the workspace lies inside every sandbox."""
+"""Where the workspace lies inside every isolating sandbox."""
 
 
 class Ending(StrEnum):
     """How a command ended. ``exited``: by itself, with an exit code. ``signalled``: killed by a signal it raised or was
     sent from inside. ``timed_out``: wall time ran out; every process it started is dead. ``out_of_memory``: the memory
-    limit killed it. ``not_found``: there is no such program inside."""
+    limit killed it. ``output_cut``: it wrote more to a stream than the limit and was killed. ``disk_full``: it filled
+    the workspace beyond the limit and was killed. ``not_found``: there is no such program inside. A sandbox that was
+    lost raises ``SandboxError`` instead."""
 
     EXITED = "exited"
     SIGNALLED = "signalled"
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
+    OUTPUT_CUT = "output_cut"
+    DISK_FULL = "disk_full"
     NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was left out of a stream between its first ``head`` and its last ``tail`` bytes. ``sha256`` is that of all
+    of it, and ``blob`` its object id in the object store of the sandbox."""
+
+    head: int
+    tail: int
+    sha256: str
+    blob: str
 
 
 @dataclass(frozen=True)
 class ExecResult:
     """What a command did.
 
-    ``stdout`` and ``stderr`` hold at most the limit's bytes (the first half and the last half of it where more came);
-    ``stdout_size`` and ``stderr_size`` count everything that was written. ``report`` is what came through the report
-    channel. ``limits_by`` names what held the limits: ``cgroup1``, ``cgroup2`` or ``rlimit``.
+    ``stdout`` and ``stderr`` hold at most the limit's bytes (the first half and the last half of it where more came,
+    and then ``stdout_cut`` and ``stderr_cut`` say what is missing); ``stdout_size`` and ``stderr_size`` count all that
+    was written. ``report`` is what came through the report channel. ``limits_by`` names what held the limits:
+    ``cgroup1``, ``cgroup2`` or ``rlimit``.
     """
 
     ending: Ending
@@ -45,6 +61,8 @@ class ExecResult:
     report: bytes
     seconds: float
     limits_by: str
+    stdout_cut: Cut | None = None
+    stderr_cut: Cut | None = None
 
     @property
     def timed_out(self) -> bool:
@@ -54,20 +72,25 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Ceilings for one command: bytes of memory, number of processes and threads, bytes of one file, bytes kept of each
-    stream."""
+    """Ceilings for one command: bytes of memory, number of processes and threads, seconds of CPU time of each process,
+    bytes of one file, bytes that all it wrote may take, bytes kept of each stream, bytes of a stream at which it is
+    ended."""
 
     memory_bytes: int = 2 * 1024**3
     processes: int = 256
+    cpu_seconds: int = 3600
     file_bytes: int = 512 * 1024**2
+    disk_bytes: int = 4 * 1024**3
     stream_bytes: int = 1024**2
+    output_bytes: int = 64 * 1024**2
 
 
 @dataclass(frozen=True)
 class SandboxSpec:
     """What a sandbox is made from: a workspace ``tree`` of the object store, the directory of a built environment
     (mounted read-only at its own path, first on ``PATH``), further read-only files and folders (inside path -> host
-    path), environment variables of every command, and limits.
+    path), environment variables of every command, folders of the workspace on ``PYTHONPATH`` ("" is its root), and
+    limits.
 
     ``base`` is a tree near ``tree`` that many sandboxes share: its checkout is cached and only the differences are made
     anew. It never shows: the workspace is ``tree`` and ``diff()`` counts from ``tree``."""
@@ -77,6 +100,7 @@ class SandboxSpec:
     environment: Path | None = None
     mounts: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    pythonpath: tuple[str, ...] = ()
     limits: ResourceLimits = ResourceLimits()
 
 
@@ -84,6 +108,11 @@ class Sandbox(Protocol):
     """One isolated workspace. Commands run one at a time. The concrete kinds say what they cover and what not."""
 
     kind: str
+
+    def locate(self, inside: str) -> str:
+        """Where commands find ``inside``, an absolute path of an isolating sandbox: the workspace, a mount or a place
+        below one."""
+        ...
 
     async def exec(
         self,
@@ -94,8 +123,10 @@ class Sandbox(Protocol):
         timeout_s: float = 60.0,
         stdin: bytes = b"",
         report: bool = False,
+        keep: bool = False,
     ) -> ExecResult:
-        """Run a command in ``cwd`` (relative to the workspace) and wait for it and all that it started.
+        """Run a command in ``cwd`` (relative to the workspace) and wait for it. Whatever it started is ended then; with
+        ``keep`` it goes on, until the sandbox closes.
 
         With ``report``, the command inherits a writable pipe whose number stands in ``PATCHGYM_REPORT_FD``; what it
         writes there comes back as ``ExecResult.report`` (at most 64 MiB).

@@ -63,9 +63,8 @@ def sandbox_spec(
 ) -> SandboxSpec:
     """The specification of a sandbox in which ``run_tests`` works: ``built`` is the environment's directory,
     ``coverage`` that of ``coverage_tool`` where lines are to be watched."""
-    roots = ":".join(f"{WORKSPACE}/{path}".rstrip("/") for path in environment.pythonpath)
     mounts = {_RUNNER_INSIDE: _RUNNER} | ({_COVERAGE_INSIDE: coverage} if coverage is not None else {})
-    return SandboxSpec(tree=tree, base=base, environment=built, mounts=mounts, variables={"PYTHONPATH": roots})
+    return SandboxSpec(tree=tree, base=base, environment=built, mounts=mounts, pythonpath=environment.pythonpath)
 
 
 async def run_tests(
@@ -84,14 +83,15 @@ async def run_tests(
         SandboxError: the sandbox was lost.
     """
     request = {
-        "root": WORKSPACE,
+        "root": sandbox.locate(WORKSPACE),
+        "coverage": sandbox.locate(_COVERAGE_INSIDE),
         "paths": list(environment.pythonpath),
         "ids": list(ids),
         "cover": list(cover),
         "backwards": backwards,
     }
     result = await sandbox.exec(
-        ["python", "-s", "-B", _RUNNER_INSIDE],
+        ["python", "-s", "-B", sandbox.locate(_RUNNER_INSIDE)],
         variables={"PYTHONPATH": ""},
         timeout_s=timeout_s,
         stdin=json.dumps(request).encode(),

@@ -4,11 +4,11 @@ and the environment's own pytest.
 It is started as a script from a read-only mount, without the workspace on the import path: pytest and its plug-ins are
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
-means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none) and ``backwards``
-(whether the last test runs first). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
-``{"collect", "outcome", "text"}`` for each file that could not be collected, ``{"covered", "lines"}`` for each watched
-file (line to the tests that ran it, by their number in the order of their reports), and ``{"done": exit status}`` at
-the end.
+means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
+coverage.py lies) and ``backwards`` (whether the last test runs first). The report is one JSON object a line:
+``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
+collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order
+of their reports), and ``{"done": exit status}`` at the end.
 """
 
 import importlib.metadata
@@ -17,7 +17,6 @@ import os
 import sys
 from typing import Any, Dict, List, Sequence, TextIO, Tuple
 
-COVERAGE = "/run/patchgym/coverage"
 TEXT_LIMIT = 4000
 NO_IMPORT = "ImportError while importing test module"
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
@@ -84,13 +83,13 @@ class Watch:
     """A pytest plug-in that knows which tests ran which lines, by coverage.py. It is imported from a mount of its own
     and only while it starts, so that the code under test cannot depend on it."""
 
-    def __init__(self, root: str, files: Sequence[str]) -> None:
+    def __init__(self, root: str, files: Sequence[str], tool: str) -> None:
         os.environ["COVERAGE_CORE"] = "ctrace"  # contexts need it
-        sys.path.insert(0, COVERAGE)
+        sys.path.insert(0, tool)
         try:
             import coverage
         finally:
-            sys.path.remove(COVERAGE)
+            sys.path.remove(tool)
         self.root = root
         self.watched = coverage.Coverage(
             data_file=None, config_file=False, messages=False, include=[os.path.join(root, path) for path in files]
@@ -155,7 +154,7 @@ def main() -> int:
             return 5
         options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
         options += ["-o", "addopts=", "--rootdir", wanted["root"]]
-        watch = Watch(wanted["root"], wanted["cover"]) if wanted.get("cover") else None
+        watch = Watch(wanted["root"], wanted["cover"], wanted["coverage"]) if wanted.get("cover") else None
         if watch is not None:
             plugins.append(watch)
             watch.watched.start()

@@ -213,6 +213,7 @@ class Listening:
         self.kind, self._inner = inner.kind, inner
         self.read, self.write, self.diff = inner.read, inner.write, inner.diff
         self.snapshot, self.fork, self.close = inner.snapshot, inner.fork, inner.close
+        self.locate = inner.locate
 
     async def exec(
         self,
@@ -223,6 +224,7 @@ class Listening:
         timeout_s: float = 60.0,
         stdin: bytes = b"",
         report: bool = False,
+        keep: bool = False,
     ) -> ExecResult:
         server = (
             "import socket, time; s = socket.create_server(('127.0.0.1', 8418)); print(1, flush=True); time.sleep(60)"
@@ -238,6 +240,7 @@ class Listening:
             timeout_s=timeout_s,
             stdin=stdin,
             report=report,
+            keep=keep,
         )
 
 

@@ -7,7 +7,9 @@ import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
 from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.workshop import check_sandbox, new_sandboxes, sandbox_options
 from patchgym.config import load_recipe, validated
+from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import TaskSetManifest
 from patchgym.tasks import TaskSetRecipe
@@ -25,6 +27,7 @@ from patchgym.tasks.funnel import meaning_of
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the task set is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@sandbox_options
 def command(
     recipe: str | None,
     repositories: tuple[str, ...],
@@ -64,18 +67,16 @@ def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:
     Raises:
         PatchgymError: as ``patchgym.tasks.build.build_task_set``.
     """
-    from patchgym.sandbox import NamespaceSandboxes
+    from patchgym.sandbox import NamespaceSandboxes, ProcessSandboxes
     from patchgym.tasks.build import build_task_set
 
-    made: list[NamespaceSandboxes] = []
+    check_sandbox()
+    made: list[NamespaceSandboxes | ProcessSandboxes] = []
     try:
         with stage("Build and prove tasks") as shown:
 
-            def factory_for(objects: object) -> NamespaceSandboxes:
-                from patchgym.content import ObjectStore
-
-                assert isinstance(objects, ObjectStore)
-                made.append(NamespaceSandboxes(objects))
+            def factory_for(objects: ObjectStore) -> NamespaceSandboxes | ProcessSandboxes:
+                made.append(new_sandboxes(objects))
                 return made[-1]
 
             def progress(part: str, done: int, total: int) -> None:

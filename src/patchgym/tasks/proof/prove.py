@@ -147,6 +147,7 @@ def _validation(evidence: _Evidence, flaky: dict[str, tuple[Outcome, ...]]) -> V
         grader_version=GRADER_VERSION,
         validated_at=datetime.now(UTC),
         flaky=flaky,
+        sandbox=evidence.gold[-1].sandbox,
     )
 
 
