@@ -267,7 +267,7 @@ def test_a_runner_killed_at_any_instant_leaves_nothing_to_the_next_sweep(
 
     def swept() -> bool:
         sweep(tmp_path / "scratch")  # finds the folder in use while a child that is not yet a program shares its lock
-        return processes_with(marker) == [] == groups_named(name)
+        return processes_with(marker) == [] == groups_named(name) and processes_with(f"{tmp_path}/scratch/") == []
 
     assert eventually(swept)
     assert os.listdir(tmp_path / "scratch") == []

@@ -112,7 +112,11 @@ def _discard(folder: Path, lock: int, owner: int) -> None:
 
 def _remove(folder: Path) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while (running := _running_in(folder)) and time.monotonic() < until:
+    quiet = 0
+    # A process that dies while the list of all is gone through may have had a child that is not on it: look twice.
+    while quiet < 2 and time.monotonic() < until:
+        running = _running_in(folder)
+        quiet = 0 if running else quiet + 1
         for pid in running:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
