@@ -39,7 +39,7 @@ def move(path, target):
         shutil.move(path, target)
 
 def mode(path, bits):
-    if not os.path.islink(path):
+    if os.path.isfile(path) and not os.path.islink(path):  # what a folder's mode forbids, root does all the same
         os.chmod(path, bits)
 
 edits = {"remove": remove, "write": write, "replace": replace, "link": link, "move": move, "mode": mode}
