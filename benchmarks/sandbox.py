@@ -31,7 +31,7 @@ from pathlib import Path
 from patchgym.content import ObjectStore
 from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec
 from patchgym.sandbox.bwrap import find_bwrap, isolation_arguments, overlay_arguments, system_arguments
-from patchgym.sandbox.overlay import remove_tree
+from patchgym.sandbox.layerfiles import remove_tree
 from patchgym.sandbox.scratch import folders
 
 IMAGE = "patchgym-benchmark"

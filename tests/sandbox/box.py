@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from patchgym.content import ObjectStore
+from patchgym.content import Entry, ObjectStore
 from patchgym.sandbox import ExecResult, NamespaceSandbox, NamespaceSandboxes, SandboxSpec
 
 T = TypeVar("T")
@@ -77,6 +77,18 @@ class Boxes:
         for box in self._made:
             box.close()
         self.runner.close()
+
+
+class Counting(ObjectStore):
+    """Remembers the names of the files that it was asked to store."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.read: list[str] = []
+
+    def entry_at(self, folder: int, name: str) -> Entry | None:
+        self.read.append(name)
+        return super().entry_at(folder, name)
 
 
 def processes_with(marker: str) -> list[int]:

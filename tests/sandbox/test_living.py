@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.content import Entry, ObjectStore
 from patchgym.errors import SandboxError
 from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
-from tests.sandbox.box import Box, Boxes, processes_with
+from tests.sandbox.box import Box, Boxes, Counting, processes_with
 
 
 def test_a_kept_process_goes_on_and_is_gone_at_the_end(box: Box) -> None:
@@ -208,7 +207,7 @@ def test_nothing_is_left_of_a_tree_of_forks(boxes: Boxes, tree: str, tmp_path: P
 
 
 def test_a_snapshot_after_a_fork_reads_only_what_changed_since(boxes: Boxes, tmp_path: Path) -> None:
-    store = _Counting(tmp_path / "objects")
+    store = Counting(tmp_path / "objects")
     factory = NamespaceSandboxes(store, cache=tmp_path / "cache", scratch=tmp_path / "scratch")
 
     async def run() -> None:
@@ -230,15 +229,3 @@ def test_a_snapshot_after_a_fork_reads_only_what_changed_since(boxes: Boxes, tmp
 
     boxes.runner.run(run())
     factory.close()
-
-
-class _Counting(ObjectStore):
-    """Remembers which files it was asked to store."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.read: list[str] = []
-
-    def entry_at(self, folder: int, name: str) -> Entry | None:
-        self.read.append(name)
-        return super().entry_at(folder, name)

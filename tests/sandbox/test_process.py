@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,10 @@ class Plain:
     def __init__(self, runner: asyncio.Runner, sandbox: ProcessSandbox, objects: ObjectStore) -> None:
         self.runner, self.sandbox, self.objects = runner, sandbox, objects
 
-    def exec(self, *argv: str, **options: object) -> ExecResult:
-        return self.runner.run(self.sandbox.exec(argv, **options))  # type: ignore[arg-type]
+    def exec(self, *argv: str, **options: Any) -> ExecResult:
+        return self.runner.run(self.sandbox.exec(argv, **options))
 
-    def sh(self, script: str, **options: object) -> ExecResult:
+    def sh(self, script: str, **options: Any) -> ExecResult:
         return self.exec("sh", "-c", script, **options)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.content import Entry, ObjectStore, apply_patch
+from patchgym.content import apply_patch
 from patchgym.content.objects import EXECUTABLE, SYMLINK
 from patchgym.errors import StorageError
 from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
 from patchgym.sandbox.layers import workspace_layers
-from tests.sandbox.box import Box, Boxes
+from tests.sandbox.box import Box, Boxes, Counting
 from tests.sandbox.conftest import FILES
 
 
@@ -79,20 +79,8 @@ def test_a_snapshot_after(edit: str, box: Box, boxes: Boxes, tree: str, tmp_path
     assert apply_patch(boxes.store, tree, box.diff()) == expected
 
 
-class _Counting(ObjectStore):
-    """Remembers which files were read."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.read: list[str] = []
-
-    def entry_at(self, folder: int, name: str) -> Entry | None:
-        self.read.append(name)
-        return super().entry_at(folder, name)
-
-
 def test_only_files_that_changed_since_the_last_snapshot_are_read(box: Box, tmp_path: Path) -> None:
-    store = _Counting(tmp_path / "objects")
+    store = Counting(tmp_path / "objects")
     box.out("for i in 1 2 3 4 5; do echo $i > file$i; done")
     time.sleep(0.1)
     box.sandbox._overlay.changes(store)

@@ -3,14 +3,15 @@
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Self, TypeVar
 
 from patchgym.content import ObjectStore, diff_trees, disk_errors
 from patchgym.errors import SandboxError
 from patchgym.sandbox.command import settled
-from patchgym.sandbox.protocol import WORKSPACE, ExecResult, SandboxSpec
+from patchgym.sandbox.protocol import WORKSPACE, SandboxSpec
 from patchgym.sandbox.scratch import Scratch
 from patchgym.sandbox.stack import Below, Frozen, Layer, merge_upper
 
@@ -61,20 +62,6 @@ class LayeredSandbox(ABC):
     def locate(self, inside: str) -> str:
         """The place itself."""
         return inside
-
-    @abstractmethod
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str = "",
-        variables: Mapping[str, str] | None = None,
-        timeout_s: float = 60.0,
-        stdin: bytes = b"",
-        report: bool = False,
-        keep: bool = False,
-    ) -> ExecResult:
-        """Run a command; see ``Sandbox.exec``."""
 
     async def read(self, path: str) -> bytes:
         """The bytes of a workspace file; see ``Sandbox.read``."""
@@ -179,12 +166,10 @@ class LayeredSandbox(ABC):
 
     def _copied(self) -> Self:
         twin = self._twin(self._overlay.below.share())
-        try:
-            with disk_errors(twin._overlay.upper):
-                merge_upper(self._overlay.upper, twin._overlay.upper)
-        except BaseException:
-            twin._discard()
-            raise
+        with ExitStack() as undo, disk_errors(twin._overlay.upper):
+            undo.callback(twin._discard)
+            merge_upper(self._overlay.upper, twin._overlay.upper)
+            undo.pop_all()
         return twin
 
     def _discard(self) -> None:

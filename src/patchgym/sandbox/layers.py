@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from patchgym.content import Entry, ObjectStore, publish_directory
-from patchgym.sandbox.overlay import make_whiteout
+from patchgym.sandbox.layerfiles import make_whiteout
 
 
 class _WhiteoutRefused(Exception):

@@ -11,19 +11,17 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchgym.content import Entry, ObjectStore, disk_errors
+from patchgym.sandbox.layerfiles import LONGEST, OPAQUE, OPEN_FOLDER, is_opaque, is_whiteout, listed, opened, readable
 from patchgym.sandbox.protocol import WORKSPACE
 
 SKIPPED = frozenset((".git", "__pycache__"))
-OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
-LONGEST = 3500
 _DEEPEST, _LINKS = 100, 40
 _SETTLED_NS = 50_000_000
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Overlay:
         """Walk a path through the merged view. Links are resolved here, by name, and never leave the workspace."""
         roots = [(0, self.mounted)] if self.mounted >= 0 else []
         for index, layer in enumerate(() if roots else (self.upper, *self.lowers)):
-            roots.append((index, os.open(layer, _OPEN_FOLDER)))
+            roots.append((index, os.open(layer, OPEN_FOLDER)))
             stack.callback(os.close, roots[-1][1])
         folders = [_Folder("", 0o755, tuple(roots))]
         pending, links = _parts(path, path, folders), 0
@@ -213,39 +211,6 @@ class Overlay:
             folder = _make_folder(folder, name, 0o755, stack)
         mode = stat.S_IMODE(place.file.info.st_mode) & 0o777 if place.file else 0o644
         _replace_file(folder, place.missing[-1], data, mode)
-
-
-def make_whiteout(path: str | Path) -> None:
-    """Mark a name as gone. The kernel lets anyone do so, on any file system but an overlay.
-
-    Raises:
-        OSError: this file system does not allow it.
-    """
-    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(0, 0))
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a directory that untrusted code wrote into: any depth, any permissions. An absent one is fine.
-
-    Each folder is moved up beside the first before it is emptied, so that no path grows long and nothing recurses.
-    """
-    if not folder.is_dir():
-        return
-    count, pending = 0, [str(folder)]
-    for place in pending:
-        os.chmod(place, 0o700)
-        with os.scandir(place) as entries:
-            found = list(entries)
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                count += 1
-                pending.append(f"{folder}/.{count}-{secrets.token_hex(4)}")
-                os.chmod(entry.path, 0o700)
-                os.rename(entry.path, pending[-1])
-            else:
-                os.unlink(entry.path)
-    for place in reversed(pending):
-        os.rmdir(place)
 
 
 def _error(kind: type[OSError], path: str) -> OSError:
@@ -289,7 +254,7 @@ def _step(folder: _Folder, name: str, stack: ExitStack) -> _Folder | _File | Non
                 return _File(descriptor, name, info)
             break
         mode = mode if layers else stat.S_IMODE(info.st_mode)
-        layers.append((index, os.open(name, _OPEN_FOLDER, dir_fd=descriptor)))
+        layers.append((index, os.open(name, OPEN_FOLDER, dir_fd=descriptor)))
         stack.callback(os.close, layers[-1][1])
         if is_opaque(layers[-1][1]):
             break
@@ -305,7 +270,7 @@ def _make_folder(parent: int, name: str, mode: int, stack: ExitStack) -> int:
         os.unlink(name, dir_fd=parent)
         os.mkdir(name, mode, dir_fd=parent)
         hidden = True
-    folder = os.open(name, _OPEN_FOLDER, dir_fd=parent)
+    folder = os.open(name, OPEN_FOLDER, dir_fd=parent)
     stack.callback(os.close, folder)
     os.fchmod(folder, mode)
     if hidden:
@@ -357,70 +322,3 @@ def _files(folders: list[str], path: str) -> Iterator[str]:
                 yield f"{prefix}/{name}"
             if below:
                 pending.append((below, f"{prefix}/{name}"))
-
-
-@contextmanager
-def opened(name: str | Path, folder: int | None = None) -> Iterator[int]:
-    """A descriptor of a folder, by its name in an open one: no symbolic link is followed, whatever takes its place
-    meanwhile. One that the sandbox's user locked against itself is unlocked.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: it is gone, or something else by now.
-    """
-    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        mode = os.fstat(place).st_mode
-        if not os.access(".", os.R_OK | os.X_OK, dir_fd=place):
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode) | stat.S_IRWXU)
-        found = os.open(".", _OPEN_FOLDER, dir_fd=place)
-    finally:
-        os.close(place)
-    try:
-        yield found
-    finally:
-        os.close(found)
-
-
-def listed(folder: int) -> list[tuple[str, os.stat_result]]:
-    """The names in an open folder with what lstat says."""
-    found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                found.append((entry.name, entry.stat(follow_symlinks=False)))
-    return found
-
-
-@contextmanager
-def readable(folder: int, name: str, info: os.stat_result) -> Iterator[None]:
-    """Lend ourselves the permission to read a file that the sandbox's user took away from itself."""
-    if not stat.S_ISREG(info.st_mode) or os.access(name, os.R_OK, dir_fd=folder, follow_symlinks=False):
-        yield
-        return
-    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        mode = os.fstat(place).st_mode
-        lend = stat.S_ISREG(mode)
-        if lend:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode) | stat.S_IRUSR)
-        yield
-        if lend:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(mode))
-    finally:
-        os.close(place)
-
-
-def is_whiteout(info: os.stat_result) -> bool:
-    """Whether an entry of a layer says that a name is gone."""
-    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
-
-
-def is_opaque(place: str | int) -> bool:
-    """Whether nothing below a folder shows through."""
-    for name in OPAQUE:
-        try:
-            if os.getxattr(place, name) == b"y":
-                return True
-        except OSError:
-            continue
-    return False

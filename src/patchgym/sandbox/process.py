@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, TypeVar
 
@@ -63,17 +63,15 @@ class ProcessSandbox:
         self._lock = asyncio.Lock()
         self._groups: list[int] = []
         self._closed = False
-        try:
-            with disk_errors(self.folder):
-                (self.folder / "home").mkdir()
-                if copied is not None:
-                    shutil.copytree(copied, self._workspace, symlinks=True)
-                else:
-                    self._workspace.mkdir()
-                    objects.checkout(spec.tree, self._workspace)
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        with ExitStack() as undo, disk_errors(self.folder):
+            undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            (self.folder / "home").mkdir()
+            if copied is not None:
+                shutil.copytree(copied, self._workspace, symlinks=True)
+            else:
+                self._workspace.mkdir()
+                objects.checkout(spec.tree, self._workspace)
+            undo.pop_all()
 
     def locate(self, inside: str) -> str:
         """The place on this machine that stands for a place of an isolating sandbox."""

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from patchgym.content import disk_errors
+from patchgym.sandbox.layerfiles import remove_tree
 from patchgym.sandbox.limits import Mechanism, remove_group
-from patchgym.sandbox.overlay import remove_tree
 
 _OURS = re.compile(r"patchgym-[0-9]+-[0-9a-f]{8}")
 _GROUPS = "groups"

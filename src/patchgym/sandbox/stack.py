@@ -5,15 +5,14 @@ import os
 import stat
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.content.objects import open_file
-from patchgym.sandbox.overlay import (
+from patchgym.sandbox.layerfiles import (
     LONGEST,
     OPAQUE,
-    Overlay,
     is_opaque,
     is_whiteout,
     listed,
@@ -22,6 +21,7 @@ from patchgym.sandbox.overlay import (
     readable,
     remove_tree,
 )
+from patchgym.sandbox.overlay import Overlay
 
 _MOST_LAYERS, _MOST_BYTES = 24, 2800
 """When a stack is made one layer again: each lookup of a name goes down the layers, and the kernel takes a page of
@@ -69,13 +69,11 @@ class Layer(Overlay):
         """
         super().__init__(folder / "upper", below.paths)
         self.folder, self.work, self.below = folder, folder / "work", below
-        try:
-            with disk_errors(folder):
-                for path in (folder, self.upper, self.work):
-                    path.mkdir(0o755)
-        except BaseException:
-            below.release()
-            raise
+        with ExitStack() as undo, disk_errors(folder):
+            undo.callback(below.release)
+            for path in (folder, self.upper, self.work):
+                path.mkdir(0o755)
+            undo.pop_all()
 
     def tree(self, objects: ObjectStore) -> str:
         """The tree id of the workspace now; files that did not change since the last call are not read again."""
@@ -134,13 +132,11 @@ class Frozen(Below):
             layers.append(below._layer)
             below = below._layer.below
         merged = Layer(folder, below)
-        try:
-            with disk_errors(folder):
-                for layer in reversed(layers):
-                    merge_upper(layer.upper, merged.upper)
-        except BaseException:
-            merged.remove()
-            raise
+        with ExitStack() as undo, disk_errors(folder):
+            undo.callback(merged.remove)
+            for layer in reversed(layers):
+                merge_upper(layer.upper, merged.upper)
+            undo.pop_all()
         return Frozen(merged)
 
 
