@@ -14,6 +14,7 @@ from patchgym.errors import ConfigError, DataError, UsageError
 from patchgym.records import RunManifest, Step, Trajectory
 from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
 from patchgym.store.lock import lock_folder
+from patchgym.store.whole import write_whole
 
 
 class Journal:
@@ -67,7 +68,7 @@ class RunDirectory:
                 undo.callback(os.close, lock)
                 kept = _read_manifest(path) if (path / "run.json").is_file() else None
                 if kept is None:
-                    _write_whole(path / "run.json", manifest.model_dump_json(indent=1))
+                    write_whole(path / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
                 else:
                     _must_be_the_same(path, kept, manifest)
                 run = cls(path, kept or manifest, lock)
@@ -139,8 +140,7 @@ class RunDirectory:
         Raises:
             StorageError: the disk is full or not writable.
         """
-        with disk_errors(self.path):
-            _write_whole(self.path / name, content)
+        write_whole(self.path / name, content.encode() + b"\n")
         return self.path / name
 
     def close(self) -> None:
@@ -175,15 +175,6 @@ class RunDirectory:
 
 def _read_manifest(path: Path) -> RunManifest:
     return RunManifest.from_line((path / "run.json").read_bytes(), where=f"{path}/run.json")
-
-
-def _write_whole(path: Path, content: str) -> None:
-    scratch = path.with_name(path.name + ".tmp")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(content + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
 
 
 def _must_be_the_same(path: Path, kept: RunManifest, wanted: RunManifest) -> None:

@@ -26,6 +26,7 @@ from patchgym.tasks.cleaning import clean
 from patchgym.tasks.funnel import Funnel
 from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, together
+from patchgym.tasks.proof.healthy import Suites
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.settle import Settler, Side, Workshop
 from patchgym.tasks.sources.candidates import Candidate, pair_candidate, text_of
@@ -75,7 +76,8 @@ async def build_task_set(
     _check(recipe)
     with Ledger(out.with_name(f".{out.name}.build"), recipe.model_dump(mode="json")) as ledger:
         objects = ledger.objects
-        bench = Bench(factory_for(objects), objects, build, recipe.concurrency or len(os.sched_getaffinity(0)))
+        concurrency = recipe.concurrency or len(os.sched_getaffinity(0))
+        bench = Bench(factory_for(objects), objects, build, concurrency, Suites(ledger.folder / "suites"))
         writer = Writer(recipe.writer, ledger.folder / "answers.jsonl") if recipe.writer.model else None
         shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {}, writer)
         revisions, pins = await _load_all(shop, catalog or Catalog(), releases, on_progress)

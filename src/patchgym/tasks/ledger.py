@@ -5,6 +5,7 @@
     .NAME.build/recipe.json    the recipe that it is for
     .NAME.build/ledger.jsonl   one settled candidate a line
     .NAME.build/objects/       every tree of the work
+    .NAME.build/suites/        what is known of healthy suites
     .NAME.build/lock
 """
 
@@ -25,6 +26,7 @@ from patchgym.errors import ConfigError
 from patchgym.records import Record, Task
 from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
 from patchgym.store.lock import lock_folder
+from patchgym.store.whole import write_whole
 
 
 class Settled(Record):
@@ -79,10 +81,7 @@ class Ledger:
                     mend=f"Use that recipe, choose another --out, or remove {self.folder} to begin again.",
                 )
         else:
-            with disk_errors(kept):
-                scratch = kept.with_suffix(".tmp")
-                scratch.write_text(json.dumps(recipe), encoding="utf-8")
-                scratch.replace(kept)
+            write_whole(kept, json.dumps(recipe).encode())
 
     @property
     def seconds(self) -> float:

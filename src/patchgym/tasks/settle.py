@@ -14,8 +14,9 @@ from patchgym.tasks.gates.solution import answer_of
 from patchgym.tasks.gates.spdx import canonical
 from patchgym.tasks.gates.statement import statement_leaks
 from patchgym.tasks.ledger import Ledger
-from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.bench import Bench
 from patchgym.tasks.proof.draft import Rules, draft_task
+from patchgym.tasks.proof.healthy import Healthy
 from patchgym.tasks.proof.prove import prove_task
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.sources.candidates import Candidate

@@ -2,6 +2,7 @@
 
 from patchgym.tasks.bugs.chances import Chances, Witnesses, kill_rate, subtlety
 from patchgym.tasks.bugs.survey import survey
+from patchgym.testrun import Coverage
 
 CHANCES = Chances(survey({}, {}), None, least_functions=2, most_failing=40)
 
@@ -16,6 +17,14 @@ def seen(count: int, operators: tuple[str, ...] = ("boundary",), cases: int = 1)
 def test_fewer_test_functions_than_asked_for_are_no_chance() -> None:
     assert seen(1, cases=9) == 0.0
     assert 0.0 < seen(2) < kill_rate("boundary")
+
+
+def test_a_test_function_that_several_classes_take_over_counts_once() -> None:
+    tests = frozenset({"t.py::TestPlain::test_read", "t.py::TestTimed::test_read", "u.py::TestTimed::test_read[1]"})
+    chances = Chances(survey({}, {}), Coverage({"a.py": {1: tests}}), least_functions=2, most_failing=40)
+    found = chances.witnesses("a.py", "read", range(1, 2))
+    assert found.tests == tests
+    assert found.functions == {"test_read"}
 
 
 def test_more_test_functions_raise_it() -> None:

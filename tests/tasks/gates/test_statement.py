@@ -71,6 +71,17 @@ def test_what_write_instruction_makes_is_clean() -> None:
     assert statement_leaks(text, answer_of("clamp")) == ()
 
 
+def test_a_value_of_a_shown_test_is_no_leak_whatever_characters_stand_in_it() -> None:
+    shown = "assert parse('<a>') == {'a': {'@href': 'xyz', '#text': '1$2', '?': '3'}, 'b': {'é': '4'}}\n"
+    hidden = {"tests/test_hidden.py": f"def test_far():\n    {shown}"}
+    told = "It should give {'a': {'@href': 'xyz', '#text': '1$2', '?': '3'}, 'b': {'é': '4'}}."
+    tests = ("tests/test_hidden.py::test_far",)
+    known = Answer("", {"tests/test_shown.py": f"def test_near():\n    {shown}"}, (), tests, hidden)
+    unknown = Answer("", {}, (), tests, hidden)
+    assert statement_leaks(told, known) == ()
+    assert {leak.kind for leak in statement_leaks(told, unknown)} == {"hidden_test"}
+
+
 def test_values_of_a_failure_message_that_stand_in_the_tests_are_no_leak() -> None:
     case = CASES["pages"]
     told = "assert [pages(7, 3), -(-7 // 3)] == [3, 3]"

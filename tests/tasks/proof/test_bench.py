@@ -8,8 +8,10 @@ import pytest
 from patchgym.content import ObjectStore
 from patchgym.errors import EnvironmentBuildError
 from patchgym.records import Environment, Outcome
+from patchgym.sandbox import Sandbox, SandboxFactory, SandboxSpec
 from patchgym.sandbox.environments import build_environment
-from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.bench import Bench
+from patchgym.tasks.proof.healthy import Healthy, Suites
 from tests.workshop import here, sandboxes, tree_of
 
 SOURCE = "def half(x):\n    return x // 2\n"
@@ -68,6 +70,40 @@ def test_tests_that_watching_disturbs_may_notice_anything(tmp_path: Path) -> Non
     assert found.coverage is not None
     assert found.coverage.tests("calc.py", [2]) == {"test_calc.py::test_half"}
     assert found.coverage.unwatched == {"test_calc.py::test_untraced"}
+
+
+@pytest.mark.network
+def test_a_suite_that_is_kept_is_not_run_again(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    tree = tree_of(objects, {"calc.py": SOURCE, "test_calc.py": TESTS})
+    created = 0
+
+    class Counting:
+        """Sandboxes, counted."""
+
+        def __init__(self, inner: SandboxFactory) -> None:
+            self._inner, self.kind = inner, inner.kind
+
+        async def create(self, spec: SandboxSpec) -> Sandbox:
+            nonlocal created
+            created += 1
+            return await self._inner.create(spec)
+
+    def build(environment: Environment) -> Path:
+        return build_environment(environment) if environment.lock else here(environment)
+
+    def found(python: str, runs: int) -> Healthy:
+        with sandboxes(objects, tmp_path) as factory:
+            bench = Bench(Counting(factory), objects, build, 2, Suites(tmp_path / "suites"))
+            environment = Environment(python=python)
+            return asyncio.run(bench.healthy(tree, environment, lambda path: path.startswith("test_"), runs))
+
+    first = found("3.11", 2)
+    assert (created, first.coverage is not None) == (3, True)
+    assert found("3.11", 2) == first
+    assert created == 3
+    found("3.11", 1)
+    assert created == 5
 
 
 @pytest.mark.network

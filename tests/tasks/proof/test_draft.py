@@ -8,8 +8,9 @@ from patchgym.content import ObjectStore
 from patchgym.records import Environment, Limits, Task
 from patchgym.tasks.bugs.bug import Bug
 from patchgym.tasks.bugs.difficulty import Facts
-from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.bench import Bench
 from patchgym.tasks.proof.draft import Rules, draft_task
+from patchgym.tasks.proof.healthy import Healthy
 from patchgym.tasks.proof.prove import prove
 from patchgym.tasks.sources.planted import planted_candidate
 from patchgym.tasks.sources.project import Project, Revision

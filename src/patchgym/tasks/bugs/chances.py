@@ -21,7 +21,8 @@ _MIDDLING = 0.5
 
 @dataclass(frozen=True)
 class Witnesses:
-    """The ``tests`` that can notice a bug, and the test ``functions`` that they belong to."""
+    """The ``tests`` that can notice a bug, and the names of the test ``functions`` that they belong to: bare ones, as
+    many classes may take one and the same function over from another."""
 
     tests: frozenset[str]
     functions: frozenset[str]
@@ -48,7 +49,7 @@ class Chances:
             return Witnesses(near, near)
         if (path, lines) not in self._known:
             tests = self._coverage.tests(path, lines)
-            functions = frozenset(":".join(function_of(test)) for test in tests)
+            functions = frozenset(function_of(test)[1].rpartition(".")[2] for test in tests)
             self._known[path, lines] = Witnesses(tests, functions)
         return self._known[path, lines]
 

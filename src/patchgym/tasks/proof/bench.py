@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,44 +11,30 @@ from patchgym.errors import BuildFailure, EnvironmentBuildError
 from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
+from patchgym.tasks.proof.healthy import Healthy, Suites
 from patchgym.testrun import Coverage, TestRun, coverage_tool, function_of, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64
 _MOSTLY = 0.5
-_LEAST_SECONDS, _SLOWER = 10.0, 5.0
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Healthy:
-    """The suite of an unbroken tree, over several runs, the last of them backwards: ids of the tests that passed every
-    time, the outcomes of those that did not agree (``flaky``: among them tests that lean on one that ran before), how
-    many tests never passed, and which of the passing tests ran which lines (None where watching disturbs most of them).
-    ``seconds`` is the wall time of one run."""
-
-    passed: frozenset[str]
-    flaky: dict[str, tuple[Outcome, ...]]
-    failing: int
-    coverage: Coverage | None
-    seconds: float
-
-    def patience(self, most: float) -> float:
-        """Seconds to wait for some of its tests on a broken tree, at most ``most``. Bugs that never end are many, and
-        waiting for each as long as a task may take costs more than all the others. What is left is ample: an outcome
-        must not depend on how busy the machine is."""
-        return min(most, _LEAST_SECONDS + _SLOWER * self.seconds)
-
-
 class Bench:
-    """Runs tests and grades patches, at most ``concurrency`` at once. ``build`` gives an environment's directory."""
+    """Runs tests and grades patches, at most ``concurrency`` at once. ``build`` gives an environment's directory;
+    what is found out of healthy suites is kept in ``suites``, where that is given."""
 
     def __init__(
-        self, factory: SandboxFactory, objects: ObjectStore, build: Callable[[Environment], Path], concurrency: int
+        self,
+        factory: SandboxFactory,
+        objects: ObjectStore,
+        build: Callable[[Environment], Path],
+        concurrency: int,
+        suites: Suites | None = None,
     ) -> None:
         self.objects = objects
         self.concurrency = concurrency
-        self._factory, self._build = factory, build
+        self._factory, self._build, self._suites = factory, build, suites
         self._grader = Grader(factory, objects, build)
         self._slots = asyncio.Semaphore(concurrency)
         self._healthy: dict[tuple[str, str, int], asyncio.Task[Healthy]] = {}
@@ -103,6 +88,17 @@ class Bench:
         return await asyncio.shield(self._healthy[key])
 
     async def _run_healthy(
+        self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int
+    ) -> Healthy:
+        known = self._suites.find(tree, environment, runs) if self._suites is not None else None
+        if known is not None:
+            return known
+        found = await self._run_suite(tree, environment, is_test, runs)
+        if self._suites is not None:
+            self._suites.keep(tree, environment, runs, found)
+        return found
+
+    async def _run_suite(
         self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int
     ) -> Healthy:
         sources = [path for path in self.objects.entries(tree) if path.endswith(".py") and not is_test(path)]

@@ -10,8 +10,9 @@ from patchgym.errors import DataError
 from patchgym.policy.gold import gold_script
 from patchgym.records import Limits, Outcome, Task, Tests
 from patchgym.tasks.funnel import Dropped
-from patchgym.tasks.proof.bench import Bench, Healthy
+from patchgym.tasks.proof.bench import Bench
 from patchgym.tasks.proof.focus import focus
+from patchgym.tasks.proof.healthy import Healthy
 from patchgym.tasks.proof.hiding import defined_functions, without_functions
 from patchgym.tasks.proof.instruction import frames_of
 from patchgym.tasks.proof.statement import TellsSymptoms, Wording, with_instruction

@@ -8,8 +8,9 @@ from patchgym.content import Entry, ObjectStore
 from patchgym.errors import DataError
 from patchgym.records import MutantScore, Task
 from patchgym.tasks.bugs.mutation import Mutation, mutations, plant
-from patchgym.tasks.proof.bench import Bench, Healthy, together
+from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.focus import touched_lines
+from patchgym.tasks.proof.healthy import Healthy
 
 
 async def mutant_score(task: Task, bench: Bench, broken: str, healthy: str, suite: Healthy, most: int) -> MutantScore:

@@ -18,6 +18,7 @@ from patchgym.content.unified import Hunk, parse_patch
 
 _TOKEN = r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|[=!<>]=|->|:=|\*\*|//|<<|>>|[-+*/%&|^@]=|[-+*/%<>=!&|^~@.,:;()\[\]{}]"
 _TOKENS = re.compile(_TOKEN)
+_DROPPED = r"[^A-Za-z0-9_\-+*/%<>=!&|^~@.,:;()\[\]{}]*"  # what falls away between tokens
 _CODE = re.compile(
     rf"""(?P<comment>\#.*)|(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")|(?P<token>{_TOKEN})""", re.VERBOSE
 )
@@ -151,7 +152,7 @@ def _counted(lines: Iterable[str]) -> Counter[str]:
 
 
 def _spaced(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Tokens with any spacing, and quotes, between them."""
+    """Tokens with anything between them that falls away."""
     first = r"\b" if tokens[0][0].isidentifier() else ""
     last = r"\b" if _WORD_END.search(tokens[-1]) else ""
-    return re.compile(first + r"[\s'\"\\]*".join(map(re.escape, tokens)) + last)
+    return re.compile(first + _DROPPED.join(map(re.escape, tokens)) + last)

@@ -8,7 +8,7 @@ own values is therefore no leak.
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from patchgym.tasks.gates.statement.answer import Answer, Token, code_tokens, tokens_of, words_of
@@ -30,12 +30,20 @@ _CALLED = re.compile(
 _WITH = re.compile(r"\b(?:with|from|needs?|lacks?)\s*$", re.IGNORECASE)
 _IMPORT = re.compile(r"(?:from\s+\S+\s+)?import\s")
 _SPELLED = re.compile(
-    r"instead_of|rather_than|replac\w*_\w+_(?:with|by)|chang\w*_\w+_to_|swap\w*_(?:arg|param|operand|line|order)\w*"
+    r"instead_of|rather_than|swap\w*_(?:arg|param|operand|line|order)\w*"
     r"|(?:invert|negat|flip)\w*_(?:cond|check|test|guard|if)\w*"
-    r"|(?:remov|delet|drop)\w*_(?:try|except|cond|check|guard|line|call|return|cast)\w*"
-    r"|(?:missing|add|insert|restor)\w*_(?:return|guard|break|await|else|cast|check|call|not|cond)\w*|off_by_one"
+    r"|(?:remov|delet|drop)[a-z]*(?:_[a-z]+)?_(?:try|except|cond|check|guard|call|return|cast)\w*"
+    r"|(?:missing|add|insert|restor)[a-z]*(?:_[a-z]+)?_(?:return|guard|break|await|else|cast|check|call|not|cond)\w*|off_by_one"
     r"|(?:^|_)(?:lt|le|gt|ge)_(?:to|not|vs|should_be|becomes)_(?:lt|le|gt|ge)(?:_|$)"
     r"|(?:less|greater)_than_or_equal_not_|should_be_(?:and|or|not|lt|le|gt|ge)$"
+)
+_EXCHANGE = re.compile(r"(?:replac|chang|turn)[a-z]*_(\w+?)_(?:with|by|to|into)_(\w+)")
+_OPERATORS = dict(
+    zip(
+        ("lt", "le", "lte", "gt", "ge", "gte", "eq", "ne", "plus", "add", "minus", "sub", "times", "mul", "div", "mod"),
+        ("<", "<=", "<=", ">", ">=", ">=", "==", "!=", "+", "+", "-", "-", "*", "*", "/", "%"),
+        strict=True,
+    )
 )
 
 
@@ -123,12 +131,21 @@ def _spelled(name: str, answer: Answer) -> str:
     match = _SPELLED.search(plain.removeprefix("test").strip("_"))
     if match is not None:
         return match[0].strip("_")
+    match = _EXCHANGE.search(plain)
+    if match is not None and _named(match[1], answer.gone_tokens) and _named(match[2], answer.new_tokens):
+        return match[0]
     for new in sorted(answer.new_names):
         parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", new).lower().strip("_")
         used = re.search(rf"(?:uses?|calls?|via|with|using|through)_{re.escape(parts)}(?:_|$)", plain)
         if len(parts) >= 3 and (used or ("_" in parts and re.search(rf"(?:^|_){re.escape(parts)}(?:_|$)", plain))):
             return new
     return ""
+
+
+def _named(words: str, tokens: Collection[str]) -> bool:
+    """Whether words joined by underscores name one of the tokens of a change."""
+    lower = {token.lower().strip("_") for token in tokens}
+    return words in lower or any(word in lower or _OPERATORS.get(word, word) in lower for word in words.split("_"))
 
 
 def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
