@@ -30,9 +30,10 @@ from pathlib import Path
 
 from patchgym.content import ObjectStore
 from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec
-from patchgym.sandbox.bwrap import find_bwrap, isolation_arguments, overlay_arguments, system_arguments
+from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_arguments, overlay_arguments, part_arguments
 from patchgym.sandbox.layerfiles import remove_tree
 from patchgym.sandbox.scratch import folders
+from patchgym.sandbox.system import system_parts
 
 IMAGE = "patchgym-benchmark"
 FILES = 200
@@ -89,8 +90,8 @@ def bwrap_by_hand(scratch: Path, lower: Path) -> Callable[[], None]:
     upper, work = scratch / "upper", scratch / "work"
     upper.mkdir()
     work.mkdir()
-    command = [str(find_bwrap()), *isolation_arguments(), *system_arguments(Path("/usr"), 1 << 30)]
-    command += [*overlay_arguments([lower], upper, work), "--", "true"]
+    command = [str(find_bwrap()), *isolation_arguments(), *part_arguments(system_parts(Path("/usr")))]
+    command += [*fresh_arguments(1 << 30), *overlay_arguments([lower], upper, work), "--", "true"]
     return lambda: run(command)
 
 

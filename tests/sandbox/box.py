@@ -4,18 +4,21 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from patchgym.content import Entry, ObjectStore
 from patchgym.sandbox import ExecResult, NamespaceSandbox, NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox.docker import DockerSandbox, DockerSandboxes
 
 T = TypeVar("T")
+Factory = NamespaceSandboxes | DockerSandboxes
+Isolated = NamespaceSandbox | DockerSandbox
 
 
 class Box:
     """A sandbox driven by an event loop of its own."""
 
-    def __init__(self, runner: asyncio.Runner, sandbox: NamespaceSandbox) -> None:
+    def __init__(self, runner: asyncio.Runner, sandbox: Isolated) -> None:
         self.runner, self.sandbox = runner, sandbox
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -46,7 +49,7 @@ class Box:
         return self.wait(self.sandbox.diff())
 
     def fork(self) -> "Box":
-        return Box(self.runner, self.wait(self.sandbox.fork()))
+        return Box(self.runner, cast(Isolated, self.wait(self.sandbox.fork())))
 
     def close(self) -> None:
         self.wait(self.sandbox.close())
@@ -55,7 +58,7 @@ class Box:
 class Boxes:
     """Makes boxes and closes them all at the end."""
 
-    def __init__(self, factory: NamespaceSandboxes, environment: Path) -> None:
+    def __init__(self, factory: Factory, environment: Path) -> None:
         self.factory, self.environment = factory, environment
         self.store: ObjectStore = factory.objects
         self.runner = asyncio.Runner()
@@ -70,7 +73,7 @@ class Boxes:
 
     def open(self, tree: str, **options: Any) -> Box:
         spec = SandboxSpec(tree=tree, environment=self.environment, **options)
-        self._made.append(Box(self.runner, self.runner.run(self.factory.create(spec))))
+        self._made.append(Box(self.runner, cast(Isolated, self.runner.run(self.factory.create(spec)))))
         return self._made[-1]
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import venv
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from patchgym.content import ObjectStore
 from patchgym.errors import PrerequisiteError
 from patchgym.sandbox import NamespaceSandboxes, check_namespace
-from tests.sandbox.box import Box, Boxes
+from patchgym.sandbox.docker import DockerSandboxes
+from patchgym.sandbox.docker.own import own_engine
+from tests.sandbox.box import Box, Boxes, Factory
+from tests.sandbox.installed import install_docker
 
 FILES = {
     "README.md": b"hello\n",
@@ -28,22 +32,41 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+KINDS = ["namespace", pytest.param("docker", marks=pytest.mark.xdist_group("docker"))]
+
+
 @pytest.fixture(scope="session")
-def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceSandboxes]:
-    """The factory of all tests, with a cache, a store and scratch folders of its own."""
+def engine() -> Iterator[str]:
+    """The address of a Docker engine of our own."""
+    with ExitStack() as stack:
+        try:
+            install_docker()
+            host = stack.enter_context(own_engine())
+        except PrerequisiteError as error:
+            pytest.skip(f"NO DOCKER HERE: {error}")
+        yield host
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def factory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
+    """The factory of all tests of a kind, with a cache, a store and scratch folders of its own."""
     folder = tmp_path_factory.mktemp("sandboxes")
-    scratch = folder / "scratch"
-    try:
-        check_namespace(scratch)
-    except PrerequisiteError as error:
-        pytest.skip(f"NO SANDBOX HERE: {error}")
-    made = NamespaceSandboxes(ObjectStore(folder / "objects"), cache=folder / "cache", scratch=scratch)
+    objects, cache, scratch = ObjectStore(folder / "objects"), folder / "cache", folder / "scratch"
+    made: Factory
+    if request.param == "docker":
+        made = DockerSandboxes(objects, cache=cache, scratch=scratch, host=request.getfixturevalue("engine"))
+    else:
+        try:
+            check_namespace(scratch)
+        except PrerequisiteError as error:
+            pytest.skip(f"NO SANDBOX HERE: {error}")
+        made = NamespaceSandboxes(objects, cache=cache, scratch=scratch)
     yield made
     made.close()
 
 
 @pytest.fixture
-def boxes(factory: NamespaceSandboxes, environment: Path) -> Iterator[Boxes]:
+def boxes(factory: Factory, environment: Path) -> Iterator[Boxes]:
     """Sandboxes that are closed after the test."""
     made = Boxes(factory, environment)
     yield made

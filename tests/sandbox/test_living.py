@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from patchgym.errors import SandboxError
-from patchgym.sandbox import NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec
+from patchgym.sandbox.docker import DockerSandbox
 from tests.sandbox.box import Box, Boxes, Counting, processes_with
 
 
@@ -104,18 +105,30 @@ def test_what_is_written_from_outside_shows_though_it_was_missed_before(box: Box
         box.read("late")
 
 
+def first_of(box: Box) -> int:
+    """A descriptor of the first process inside."""
+    sandbox = box.sandbox
+    assert isinstance(sandbox, NamespaceSandbox | DockerSandbox)
+    alive = sandbox._living if isinstance(sandbox, NamespaceSandbox) else sandbox._container
+    assert alive is not None
+    return alive._first
+
+
 def spawner_of(box: Box) -> int:
+    assert isinstance(box.sandbox, NamespaceSandbox)
     process = box.sandbox._machine.spawner._process
     assert process is not None
     return process.pid
 
 
+@pytest.mark.parametrize("factory", ["namespace"], indirect=True)
 def test_what_starts_commands_is_replaced_when_it_is_killed(box: Box) -> None:
     box.out("echo x > kept")
     os.kill(spawner_of(box), signal.SIGKILL)
     assert box.out("cat kept") == "x\n"
 
 
+@pytest.mark.parametrize("factory", ["namespace"], indirect=True)
 def test_a_command_whose_starter_is_killed_is_lost_and_dead(box: Box) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
     box.exec("true")
@@ -128,9 +141,7 @@ def test_a_command_whose_starter_is_killed_is_lost_and_dead(box: Box) -> None:
 
 def test_a_sandbox_whose_namespaces_are_killed_from_outside_says_so(box: Box) -> None:
     box.exec("true")
-    living = box.sandbox._living
-    assert living is not None
-    signal.pidfd_send_signal(living._first, signal.SIGKILL)
+    signal.pidfd_send_signal(first_of(box), signal.SIGKILL)
     with pytest.raises(SandboxError, match="lost"):
         box.exec("true")
     assert box.sh("echo fine").stdout == b"fine\n"
@@ -138,9 +149,7 @@ def test_a_sandbox_whose_namespaces_are_killed_from_outside_says_so(box: Box) ->
 
 def test_a_command_whose_namespaces_are_killed_meanwhile_is_no_failure_of_its_own(box: Box) -> None:
     box.exec("true")
-    living = box.sandbox._living
-    assert living is not None
-    threading.Timer(0.3, signal.pidfd_send_signal, [living._first, signal.SIGKILL]).start()
+    threading.Timer(0.3, signal.pidfd_send_signal, [first_of(box), signal.SIGKILL]).start()
     with pytest.raises(SandboxError, match="lost"):
         box.exec("sleep", "1000", timeout_s=30)
 

@@ -8,9 +8,10 @@ import pytest
 
 from patchgym.errors import PatchgymError, PrerequisiteError
 from patchgym.sandbox import NamespaceSandboxes, check_namespace
-from patchgym.sandbox.bwrap import environment_arguments, find_bwrap
+from patchgym.sandbox.bwrap import find_bwrap
 from patchgym.sandbox.limits import Limiter, find_mechanism
 from patchgym.sandbox.protocol import ResourceLimits
+from patchgym.sandbox.system import Link, Shown, environment_parts
 
 
 def fake_bwrap(folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "0.11.0", says: str = "") -> Path:
@@ -24,6 +25,7 @@ def fake_bwrap(folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = 
     return program
 
 
+@pytest.mark.parametrize("factory", ["namespace"], indirect=True)
 def test_this_machine_can(factory: NamespaceSandboxes, tmp_path: Path) -> None:
     check_namespace(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -95,14 +97,12 @@ def test_a_uv_like_interpreter_is_bound_by_its_prefix_and_the_links_that_lead_to
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "python").symlink_to(home / "bin" / "python3.11")
     (environment / "pyvenv.cfg").write_text(f"home = {home}/share/cpython-3.11/bin\n")
-    arguments = environment_arguments(environment)
-    bound = [arguments[i + 1] for i, word in enumerate(arguments) if word == "--ro-bind"]
-    links = {arguments[i + 2]: arguments[i + 1] for i, word in enumerate(arguments) if word == "--symlink"}
-    assert bound == [str(environment), str(real)]
-    assert links == {
-        f"{home}/bin/python3.11": f"{home}/share/cpython-3.11/bin/python3.11",
-        f"{home}/share/cpython-3.11": "cpython-3.11.9",
-    }
+    assert environment_parts(environment) == [
+        Shown(environment, str(environment)),
+        Shown(real, str(real)),
+        Link(f"{home}/share/cpython-3.11/bin/python3.11", f"{home}/bin/python3.11"),
+        Link("cpython-3.11.9", f"{home}/share/cpython-3.11"),
+    ]
 
 
 def test_a_home_directory_is_never_taken_for_an_interpreters_prefix(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_home_directory_is_never_taken_for_an_interpreters_prefix(tmp_path: Pa
     environment.mkdir()
     (environment / "pyvenv.cfg").write_text(f"home = {tmp_path}/bin\n")
     with pytest.raises(PatchgymError, match="no standard library"):
-        environment_arguments(environment)
+        environment_parts(environment)
 
 
 def hierarchy(folder: Path, cgroup: str, mountinfo: str) -> Path:

@@ -25,6 +25,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.parametrize("factory", ["namespace"], indirect=True)
 def test_an_ordinary_user_has_all_of_it(factory: NamespaceSandboxes, open_folder: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("ordinary_user.py")), str(open_folder)]
     if os.geteuid() == 0:

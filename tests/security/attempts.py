@@ -150,7 +150,8 @@ CHANGING = {
     "kernel events": "if writes('/sys/kernel/uevent_helper', b'/bin/sh'): got()",
     "formats of programs": "if writes('/proc/sys/fs/binfmt_misc/register', b':x:M::x::/bin/sh:'): got()",
     "its user": (
-        "for call in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setresuid(0, 0, 0)):\n"
+        "who = 0 if os.getuid() else 1\n"
+        "for call in (lambda: os.setuid(who), lambda: os.setgid(who), lambda: os.setresuid(who, who, who)):\n"
         "    try: call(); got()\n"
         "    except OSError: pass"
     ),

@@ -35,7 +35,7 @@ def command(as_json: bool) -> None:
 
     Exit code 3 when something is missing that the closed loop needs.
     """
-    checks = [_python(), _namespace(), _limits(), _uv(), _pip(), _cache(), _training(), _machine()]
+    checks = [_python(), _namespace(), _limits(), _docker(), _uv(), _pip(), _cache(), _training(), _machine()]
     if as_json:
         show_json([check.model_dump(mode="json") for check in checks])
     else:
@@ -73,6 +73,20 @@ def _limits() -> Check:
             mend="Give patchgym a control group of its own: systemd-run --user --scope -p Delegate=yes patchgym ...",
         )
     return Check(name="limits", ok=True, needed=False, found=f"{kind} holds memory and processes of a whole sandbox")
+
+
+def _docker() -> Check:
+    from patchgym.sandbox.docker import Engine, check_docker
+
+    try:
+        engine = Engine()
+        check_docker()
+        version = engine.check().get("ServerVersion")
+        engine.close()
+    except PatchgymError as error:
+        found = f"for --sandbox docker and tasks in images: {error.what}. {error.why}"
+        return Check(name="docker", ok=False, needed=False, found=found, mend=error.mend)
+    return Check(name="docker", ok=True, needed=False, found=f"Docker {version} at {engine.host}")
 
 
 def _uv() -> Check:

@@ -18,10 +18,11 @@ from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
 from patchgym.rollout import Collector, Phase, PolicySource, RolloutSettings, count_run
 from patchgym.rollout.policies import KINDS
-from patchgym.sandbox import NamespaceSandboxes, ProcessSandboxes, check_namespace
+from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
 
+_DEFAULT_KIND = "namespace"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -31,9 +32,10 @@ def sandbox_options(command: _F) -> _F:
 
     def remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
         context.meta[f"patchgym.{parameter.name}"] = value
-        if value == "process" and not context.meta.get("patchgym.unsafe"):
+        isolated = parameter.name != "sandbox" or value == _DEFAULT_KIND or sandbox_kind(str(value)).isolates
+        if not isolated and not context.meta.get("patchgym.unsafe"):
             raise UsageError(
-                "The process sandbox isolates nothing: code of tasks and of the model would run as you",
+                f"The {value} sandbox isolates nothing: code of tasks and of the model would run as you",
                 mend="Add --unsafe if that is what you want, or leave --sandbox out.",
             )
 
@@ -47,19 +49,20 @@ def sandbox_options(command: _F) -> _F:
     )(command)
     return click.option(
         "--sandbox",
-        type=click.Choice(["namespace", "process"]),
-        default="namespace",
+        metavar="KIND",
+        default=_DEFAULT_KIND,
         show_default=True,
         expose_value=False,
         callback=remember,
-        help="Where commands run. process has no isolation and needs --unsafe.",
+        help="Where commands run: namespace, docker, or process, which has no isolation and needs --unsafe.",
     )(command)
 
 
-def sandbox_kind() -> str:
+def _chosen_kind() -> SandboxKind:
     """The kind that the command line asks for."""
     context = click.get_current_context(silent=True)
-    return str(context.meta.get("patchgym.sandbox", "namespace")) if context is not None else "namespace"
+    name = context.meta.get("patchgym.sandbox", _DEFAULT_KIND) if context is not None else _DEFAULT_KIND
+    return sandbox_kind(str(name))
 
 
 def check_sandbox() -> None:
@@ -68,8 +71,7 @@ def check_sandbox() -> None:
     Raises:
         PrerequisiteError: it cannot.
     """
-    if sandbox_kind() == "namespace":
-        check_namespace()
+    _chosen_kind().check()
 
 
 def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
@@ -103,13 +105,13 @@ def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
     return decorate
 
 
-def new_sandboxes(objects: ObjectStore) -> NamespaceSandboxes | ProcessSandboxes:
+def new_sandboxes(objects: ObjectStore) -> ClosingFactory:
     """Sandboxes over a store, of the kind that the command line asks for; the caller closes them."""
-    return ProcessSandboxes(objects) if sandbox_kind() == "process" else NamespaceSandboxes(objects)
+    return _chosen_kind()(objects)
 
 
 @contextmanager
-def sandboxes(objects: ObjectStore) -> Iterator[NamespaceSandboxes | ProcessSandboxes]:
+def sandboxes(objects: ObjectStore) -> Iterator[ClosingFactory]:
     """Sandboxes over a store, of the kind that the command line asks for; what they hold is released at the end.
 
     Raises:

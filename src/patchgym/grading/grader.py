@@ -1,6 +1,5 @@
 """The grader: task and patch in, report out."""
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from patchgym.errors import PatchError, SandboxError
 from patchgym.grading.protect import is_protected
 from patchgym.records import Environment, Outcome, Tally, Task, TestReport, Tests, Verdict
 from patchgym.sandbox import SandboxFactory
-from patchgym.testrun import TestRun, run_tests, sandbox_spec
+from patchgym.testrun import TestRun, built_environment, run_tests, sandbox_spec
 
 GRADER_VERSION = "1"
 _FILE = 0o100644
@@ -47,7 +46,7 @@ class Grader:
             tree, tampered = graded_tree(self._objects, task, patch)
         except PatchError as error:
             return _report(task, Verdict.INVALID, {}, started, why=str(error))
-        built = await asyncio.to_thread(self._build, task.environment)
+        built = await built_environment(task.environment, self._build)
         spec = sandbox_spec(tree, task.environment, built, base=task.workspace)
         wanted = [*task.tests.fail_to_pass, *task.tests.pass_to_pass]
         try:

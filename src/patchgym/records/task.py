@@ -54,6 +54,11 @@ class Environment(Record):
     image: str | None = None
     dockerfile: str | None = None
 
+    @property
+    def contained(self) -> bool:
+        """Whether a container decides."""
+        return self.image is not None or self.dockerfile is not None
+
 
 class Tests(Record):
     """The tests that decide.

@@ -30,7 +30,7 @@ from patchgym.reward import RewardSettings, score
 from patchgym.rollout.policies import PolicySource
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
-from patchgym.testrun import sandbox_spec
+from patchgym.testrun import built_environment, sandbox_spec
 
 
 class RolloutSettings(Settings):
@@ -158,7 +158,7 @@ class Collector:
     async def _episode(
         self, task: Task, trajectory_id: str, source: PolicySource, settings: EpisodeSettings
     ) -> Episode:
-        built = await asyncio.to_thread(self._build, task.environment)
+        built = await built_environment(task.environment, self._build)
         journal = self._run.journal(trajectory_id)
         try:
             sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built))

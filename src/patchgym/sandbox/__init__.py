@@ -1,5 +1,6 @@
 """Isolated execution: the contract, and the kinds of sandbox that keep it."""
 
+from patchgym.sandbox.kinds import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.sandbox.namespace import NamespaceSandbox, NamespaceSandboxes
 from patchgym.sandbox.prerequisites import check_namespace
 from patchgym.sandbox.process import ProcessSandbox, ProcessSandboxes
@@ -16,6 +17,7 @@ from patchgym.sandbox.protocol import (
 
 __all__ = [
     "WORKSPACE",
+    "ClosingFactory",
     "Cut",
     "Ending",
     "ExecResult",
@@ -26,6 +28,8 @@ __all__ = [
     "ResourceLimits",
     "Sandbox",
     "SandboxFactory",
+    "SandboxKind",
     "SandboxSpec",
     "check_namespace",
+    "sandbox_kind",
 ]

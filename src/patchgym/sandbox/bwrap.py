@@ -1,27 +1,17 @@
-"""Finds bubblewrap and spells its command line: the read-only system that every namespace sandbox sees."""
+"""Finds bubblewrap and spells its command line."""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from patchgym.errors import PrerequisiteError, SandboxError
+from patchgym.errors import PrerequisiteError
 from patchgym.sandbox.protocol import WORKSPACE
+from patchgym.sandbox.system import Empty, Part, Shown
 
 _OLDEST = (0, 11)
-_ROOT_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_SYSTEM = tuple(Path("/", name) for name in ("usr", *_ROOT_FOLDERS))
-_ETC_FILES = {
-    "passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:1000:1000:user:/tmp:/bin/sh\n",
-    "group": "root:x:0:\nuser:x:1000:\n",
-    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "hostname": "sandbox\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n",
-    "resolv.conf": "",
-}
-_ETC_COPIES = ("ld.so.cache", "localtime", "services", "protocols", "os-release", "debian_version")
 
 
 def find_bwrap() -> Path:
@@ -61,158 +51,27 @@ def isolation_arguments() -> list[str]:
     ]
 
 
-def system_arguments(etc: Path, tmp_bytes: int) -> list[str]:
-    """``/usr`` without the packages of its Pythons, what leads into it, our own ``/etc``, fresh ``/proc`` and ``/dev``,
-    and memory-backed ``/tmp`` and ``/dev/shm`` of at most ``tmp_bytes`` each."""
-    arguments = ["--ro-bind", "/usr", "/usr", *_without_packages(Path("/usr")), *_without_packages(Path("/usr/local"))]
-    for name in _ROOT_FOLDERS:
-        path = f"/{name}"
-        if os.path.islink(path):
-            arguments += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            arguments += ["--ro-bind", path, path]
+def part_arguments(parts: Sequence[Part]) -> list[str]:
+    """What of this machine is seen."""
+    arguments: list[str] = []
+    for part in parts:
+        if isinstance(part, Shown):
+            arguments += ["--ro-bind", str(part.source), part.place]
+        elif isinstance(part, Empty):
+            arguments += ["--tmpfs", part.place, "--remount-ro", part.place]
+        else:
+            arguments += ["--symlink", part.target, part.place]
+    return arguments
+
+
+def fresh_arguments(tmp_bytes: int) -> list[str]:
+    """Fresh ``/proc`` and ``/dev``, and memory-backed ``/tmp`` and ``/dev/shm`` of at most ``tmp_bytes`` each."""
     size = str(tmp_bytes)
-    arguments += ["--ro-bind", str(etc), "/etc", "--proc", "/proc", "--dev", "/dev"]
-    return [*arguments, "--size", size, "--tmpfs", "/dev/shm", "--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
+    arguments = ["--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm"]
+    return [*arguments, "--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
 
 
 def overlay_arguments(lowers: list[Path], upper: Path, work: Path) -> list[str]:
     """The workspace: ``lowers`` (topmost first) read-only below ``upper``."""
     sources = [part for lower in reversed(lowers) for part in ("--overlay-src", str(lower))]
     return [*sources, "--overlay", str(upper), str(work), WORKSPACE]
-
-
-def mount_arguments(mounts: Mapping[str, Path]) -> list[str]:
-    """Further read-only files and folders.
-
-    Raises:
-        SandboxError: one is asked for inside the workspace, where it would leave a trace, or does not exist.
-    """
-    arguments = []
-    for inside, host in mounts.items():
-        place = os.path.normpath(inside)
-        if not place.startswith("/") or place == "/" or f"{place}/".startswith(f"{WORKSPACE}/"):
-            raise SandboxError(f"Cannot mount {host} at {inside!r}", why="The place is not outside the workspace.")
-        if not host.exists():
-            raise SandboxError(f"Cannot mount {host} at {inside}", why="There is no such file or folder.")
-        arguments += ["--ro-bind", str(host.absolute()), place]
-    return arguments
-
-
-def make_etc(folder: Path) -> None:
-    """Fill an ``/etc`` with what programs need to resolve users, names and libraries, and nothing of this machine's;
-    and with the program of the first process, which nobody may read (``patchgym.sandbox.living``).
-
-    Raises:
-        PrerequisiteError: there is no ``cat``.
-    """
-    folder.mkdir()
-    waits = shutil.which("cat", path=os.defpath)
-    if waits is None:
-        raise PrerequisiteError("There is no cat on this machine", mend="Install coreutils.")
-    (folder / "first").mkdir()
-    shutil.copyfile(waits, folder / "first" / "cat")
-    (folder / "first" / "cat").chmod(0o111)
-    for name, text in _ETC_FILES.items():
-        (folder / name).write_text(text, encoding="ascii")
-    for name in _ETC_COPIES:
-        host = Path("/etc", name)
-        if host.is_file() and os.access(host, os.R_OK):
-            shutil.copyfile(host, folder / name)
-    alternatives = Path("/etc/alternatives")
-    if alternatives.is_dir():
-        (folder / "alternatives").mkdir()
-        for link in alternatives.iterdir():
-            if link.is_symlink():
-                (folder / "alternatives" / link.name).symlink_to(os.readlink(link))
-
-
-def environment_arguments(environment: Path) -> list[str]:
-    """A virtual environment read-only at its own path, with the interpreter that it was made from.
-
-    Of the folder that the interpreter lives in (a home directory, at times) only the interpreter's own prefix is bound,
-    without the packages installed there, and the symbolic links that lead to it are made again.
-
-    Raises:
-        SandboxError: the directory is no virtual environment, or its interpreter is not to be found.
-    """
-    environment = environment.absolute()
-    home = _home(environment)
-    links, ends = [], []
-    for start in (environment / "bin" / "python", home):
-        hop = start.parent / os.readlink(start) if start.is_symlink() and start != home else start
-        passed, end = _trail(hop)
-        links += passed
-        ends.append(end)
-    bound = [environment]
-    python = ends[0]
-    if not _is_inside(python, [*_SYSTEM, *bound]):
-        bound.append(_prefix(python.parent))
-    if not _is_inside(ends[1], [*_SYSTEM, *bound]):
-        bound.append(_prefix(ends[1]))
-    arguments = [part for folder in bound for part in ("--ro-bind", str(folder), str(folder))]
-    for prefix in bound[1:]:
-        arguments += _without_packages(prefix)
-    for link, target in dict(links).items():
-        if not _is_inside(link, [*_SYSTEM, *bound]) and not any(folder.is_relative_to(link) for folder in bound):
-            arguments += ["--symlink", target, str(link)]
-    return arguments
-
-
-def _home(environment: Path) -> Path:
-    try:
-        lines = (environment / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise SandboxError(f"{environment} is no virtual environment", why=str(error)) from error
-    for line in lines:
-        key, _, value = line.partition("=")
-        if key.strip().lower() == "home":
-            return Path(value.strip())
-    raise SandboxError(f"{environment} is no virtual environment", why="Its pyvenv.cfg names no home.")
-
-
-def _trail(path: Path) -> tuple[list[tuple[Path, str]], Path]:
-    """The symbolic links that ``path`` passes through, each with its target, and where it ends."""
-    links: list[tuple[Path, str]] = []
-    current, pending = Path("/"), list(path.parts[1:])
-    while pending and len(links) < 40:
-        part = pending.pop(0)
-        step = current / part
-        if part == "..":
-            current = current.parent
-        elif step.is_symlink():
-            target = os.readlink(step)
-            links.append((step, target))
-            current = Path("/") if target.startswith("/") else current
-            pending[:0] = [piece for piece in target.split("/") if piece not in ("", ".")]
-        else:
-            current = step
-    return links, current
-
-
-def _prefix(folder: Path) -> Path:
-    """The prefix of the Python whose programs lie in ``folder``; refuses one that is no Python of its own."""
-    prefix = folder.parent
-    if next(_landmarks(prefix), None) is None:
-        raise SandboxError(
-            f"Cannot tell which Python the programs in {folder} belong to",
-            why=f"{prefix} holds no standard library.",
-            mend="Make the environment from a complete interpreter (the system's, pyenv's or uv's).",
-        )
-    return prefix
-
-
-def _without_packages(prefix: Path) -> list[str]:
-    """Empty folders in the place of those that a Python's own packages lie in: the package under test may be among
-    them, mended."""
-    patterns = ("lib*/python3*/site-packages", "lib*/python3*/dist-packages")
-    folders = sorted({folder for pattern in patterns for folder in prefix.glob(pattern) if not folder.is_symlink()})
-    return [part for folder in folders for part in ("--tmpfs", str(folder), "--remount-ro", str(folder))]
-
-
-def _landmarks(prefix: Path) -> Iterator[Path]:
-    return prefix.glob("lib*/python3*/os.py")
-
-
-def _is_inside(path: Path, folders: list[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)

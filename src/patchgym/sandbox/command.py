@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from patchgym.errors import SandboxError
-from patchgym.sandbox.capture import Capture
 from patchgym.sandbox.limits import Limiter
 from patchgym.sandbox.living import Living, Spawner
 from patchgym.sandbox.protocol import Ending, ResourceLimits
+from patchgym.sandbox.step import CHANNEL, Step
 
-CHANNEL = "PATCHGYM_REPORT_FD"
-REPORT_BYTES = 64 * 1024**2
 _CHUNK = 1 << 16
 _PIPEFULS = 16
 _T = TypeVar("_T")
@@ -42,34 +40,18 @@ class NeverBegun(SandboxError):
     """What starts commands was gone before it began with this one."""
 
 
-class Command:
-    """One command, from its start until it and all that it started are gone, or may go on.
-
-    ``exit_code`` or ``signal`` says how it ended, ``ended_by`` what made us end it, ``not_run`` why it was never
-    started. ``kept`` are the processes that may go on.
-    """
+class Command(Step):
+    """One command, from its start until it and all that it started are gone, or may go on. ``kept`` are the processes
+    that may go on."""
 
     def __init__(self, limits: ResourceLimits, folder: Path) -> None:
-        """``folder`` takes what is longer than a stream's limit."""
-        self.stdout, self.stderr = (
-            Capture(limits.stream_bytes, limits.output_bytes, folder, self._drown) for _ in range(2)
-        )
-        self.ended_by: Ending | None = None
-        self.exit_code: int | None = None
-        self.signal: int | None = None
-        self.not_run: str | None = None
+        super().__init__(limits, folder)
         self.kept: tuple[Process, ...] = ()
-        self.seconds = 0.0
-        self._report, self._status = bytearray(), bytearray()
+        self._status = bytearray()
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._open: dict[int, Callable[[bytes], None]] = {}
         self._control = self._input = -1
-
-    @property
-    def report(self) -> bytes:
-        """What came through the report channel."""
-        return bytes(self._report)
 
     def start(
         self,
@@ -185,9 +167,6 @@ class Command:
         self._shut("_input")
         self._shut("_control")
         self._done.set_result(None)
-
-    def _take_report(self, data: bytes) -> None:
-        self._report += data[: REPORT_BYTES - len(self._report)]
 
     def _take_status(self, data: bytes) -> None:
         self._status += data

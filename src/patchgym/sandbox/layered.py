@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,13 +12,15 @@ from typing import Self, TypeVar
 from patchgym.content import ObjectStore, diff_trees, disk_errors
 from patchgym.errors import SandboxError
 from patchgym.sandbox.command import settled
-from patchgym.sandbox.protocol import WORKSPACE, SandboxSpec
+from patchgym.sandbox.protocol import WORKSPACE, Ending, SandboxSpec
 from patchgym.sandbox.scratch import Scratch
 from patchgym.sandbox.stack import Below, Frozen, Layer, merge_upper
+from patchgym.sandbox.step import Step
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound="LayeredSandbox")
 _WORKERS = 4
+_FIRST_LOOK_S, _LOOKS = 0.5, 20.0
 _VARIABLES = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
@@ -125,6 +128,18 @@ class LayeredSandbox(ABC):
     async def _in_worker(self, work: Callable[[], _T]) -> _T:
         """Run blocking work and wait for it whatever happens, so that nothing goes on behind the lock's back."""
         return await settled(asyncio.get_running_loop().run_in_executor(self._room.workers, work))
+
+    async def _watch(self, step: Step, *, in_memory: bool) -> None:
+        """End a command that fills the disk. Where what is written is memory, the limit of memory holds it."""
+        pause = _FIRST_LOOK_S
+        while not in_memory:
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            size = await self._in_worker(self._overlay.size)
+            if size > self.spec.limits.disk_bytes:
+                step.kill(Ending.DISK_FULL)
+                return
+            pause = max(_FIRST_LOOK_S, _LOOKS * (time.monotonic() - began))
 
     def _check_open(self) -> None:
         if self._closed:

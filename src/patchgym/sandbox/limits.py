@@ -26,19 +26,7 @@ class Mechanism:
 def find_mechanism(proc: Path = Path("/proc/self")) -> Mechanism:
     """The strongest mechanism that this process may use. Groups are made below our own, or below the nearest ancestor
     that may have children, so that limits set on us from outside hold for them too."""
-    mine = {}
-    for line in _lines(proc / "cgroup"):
-        _, controllers, path = line.split(":", 2)
-        mine.update(dict.fromkeys(controllers.split(","), path))
-    mounts: dict[str, tuple[str, Path]] = {}
-    for line in _lines(proc / "mountinfo"):
-        fields, _, rest = line.partition(" - ")
-        kind, _, options = rest.split(" ", 2)
-        root, place = fields.split()[3:5]
-        if kind == "cgroup":
-            mounts.update({name: (root, Path(place)) for name in options.split(",") if name in _CGROUP1})
-        elif kind == "cgroup2":
-            mounts[""] = (root, Path(place))
+    mine, mounts = _hierarchies(proc)
     if all(name in mounts and name in mine for name in _CGROUP1):
         parents = tuple(_folder(*mounts[name], mine[name]) for name in _CGROUP1)
         if all(_may_make(parent) for parent in parents):
@@ -53,6 +41,38 @@ def find_mechanism(proc: Path = Path("/proc/self")) -> Mechanism:
             if {"memory", "pids"} <= set(enabled) and _may_make(parent):
                 return Mechanism("cgroup2", (parent,))
     return Mechanism("rlimit")
+
+
+def group_of(proc: Path) -> Mechanism | None:
+    """The control groups that another process (``proc`` is its folder in ``/proc``) is in, as this process sees them;
+    None where it sees none."""
+    mine, _ = _hierarchies(proc)
+    _, mounts = _hierarchies(Path("/proc/self"))
+    for kind, names in (("cgroup1", _CGROUP1), ("cgroup2", ("",))):
+        if all(name in mounts and name in mine for name in names):
+            groups = tuple(_folder(*mounts[name], mine[name]) for name in names)
+            if all((group / "cgroup.procs").is_file() for group in groups):
+                return Mechanism(kind, groups)
+    return None
+
+
+def _hierarchies(proc: Path) -> tuple[dict[str, str], dict[str, tuple[str, Path]]]:
+    """The groups of a process, and where it sees the hierarchies mounted (their root, the place); each by the name of
+    its controller, "" for version 2."""
+    mine = {}
+    for line in _lines(proc / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        mine.update(dict.fromkeys(controllers.split(","), path))
+    mounts: dict[str, tuple[str, Path]] = {}
+    for line in _lines(proc / "mountinfo"):
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        root, place = fields.split()[3:5]
+        if kind == "cgroup":
+            mounts.update({name: (root, Path(place)) for name in options.split(",") if name in _CGROUP1})
+        elif kind == "cgroup2":
+            mounts[""] = (root, Path(place))
+    return mine, mounts
 
 
 class Limiter:
@@ -117,18 +137,11 @@ class Limiter:
 
     def holds_files(self, folder: Path) -> bool:
         """Whether what a command writes to ``folder`` counts as its memory."""
-        return bool(self._groups) and _is_memory(folder)
+        return bool(self._groups) and is_memory(folder)
 
     def oom_kills(self) -> int:
         """How many processes the memory limit has killed so far; always 0 with rlimits."""
-        if not self._groups:
-            return 0
-        for name in ("memory.oom_control", "memory.events"):
-            for line in _lines(self._groups[0] / name):
-                key, _, value = line.partition(" ")
-                if key == "oom_kill":
-                    return int(value)
-        return 0
+        return oom_kills(self._groups[0]) if self._groups else 0
 
     def close(self) -> None:
         """Remove the control groups with whatever is left in them."""
@@ -158,7 +171,17 @@ def remove_group(group: Path, patience_s: float = 2.0) -> None:
         time.sleep(0.001)
 
 
-def _is_memory(folder: Path) -> bool:
+def oom_kills(group: Path) -> int:
+    """How many processes the memory limit of a group has killed so far."""
+    for name in ("memory.oom_control", "memory.events"):
+        for line in _lines(group / name):
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+    return 0
+
+
+def is_memory(folder: Path) -> bool:
     """Whether a folder lies on a tmpfs."""
     device = folder.stat().st_dev
     for line in _lines(Path("/proc/self/mountinfo")):

@@ -98,16 +98,7 @@ class Living:
     @property
     def lost(self) -> bool:
         """Whether the first process was ended from outside, and with it everything in the namespaces."""
-        poll = select.poll()
-        poll.register(self._first, select.POLLIN)
-        if poll.poll(0):
-            return True
-        try:
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                flags = int(file.read().rpartition(b")")[2].split()[6])
-        except OSError:
-            return True
-        return bool(flags & _EXITING)  # what ran beside it ends before it does
+        return has_ended(self._first, self._pid)
 
     def stop(self) -> None:
         """End everything inside and wait until it is gone. Blocking; may be called twice."""
@@ -213,6 +204,20 @@ class Spawner:
             self._socket.close()
             self._process.wait()
         self._socket = self._process = None
+
+
+def has_ended(process: int, pid: int) -> bool:
+    """Whether a process, by its descriptor and its id, is gone or about to be."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    if poll.poll(0):
+        return True
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            flags = int(file.read().rpartition(b")")[2].split()[6])
+    except OSError:
+        return True
+    return bool(flags & _EXITING)  # what ran beside it ends before it does
 
 
 def _python() -> str:

@@ -3,32 +3,22 @@
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from patchgym.content import ObjectStore, cache_root, disk_errors
 from patchgym.errors import SandboxError
-from patchgym.sandbox.bwrap import (
-    environment_arguments,
-    find_bwrap,
-    isolation_arguments,
-    make_etc,
-    mount_arguments,
-    overlay_arguments,
-    system_arguments,
-)
+from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_arguments, overlay_arguments, part_arguments
 from patchgym.sandbox.command import Command, NeverBegun, Process
 from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, variables_of
 from patchgym.sandbox.layers import workspace_layers
 from patchgym.sandbox.limits import Limiter, Mechanism, find_mechanism
 from patchgym.sandbox.living import Living, Spawner
-from patchgym.sandbox.prerequisites import refusal, scratch_parent
-from patchgym.sandbox.protocol import Ending, ExecResult, SandboxSpec
+from patchgym.sandbox.prerequisites import check_namespace, refusal, scratch_parent
+from patchgym.sandbox.protocol import Ending, ExecResult, SandboxSpec, refuse_images
 from patchgym.sandbox.scratch import Scratch
 from patchgym.sandbox.stack import Below, Checkouts
-
-_FIRST_LOOK_S, _LOOKS = 0.5, 20.0
+from patchgym.sandbox.system import environment_parts, make_etc, mounted_parts, system_parts
 
 
 class NamespaceSandboxes:
@@ -41,6 +31,7 @@ class NamespaceSandboxes:
     """
 
     kind = "namespace"
+    isolates = True
 
     def __init__(self, objects: ObjectStore, *, cache: Path | None = None, scratch: Path | None = None) -> None:
         self.objects = objects
@@ -49,12 +40,17 @@ class NamespaceSandboxes:
         self._ready: _Machine | None = None
         self._lock = threading.Lock()
 
+    @staticmethod
+    def check() -> None:
+        """See ``SandboxKind.check``."""
+        check_namespace()
+
     async def create(self, spec: SandboxSpec) -> "NamespaceSandbox":
         """A new sandbox; the first one of a tree makes the checkout that later ones share.
 
         Raises:
             SandboxError: the environment or a mount of ``spec`` cannot be used.
-            PrerequisiteError: this machine cannot make namespace sandboxes.
+            PrerequisiteError: this machine cannot make namespace sandboxes, or ``spec`` asks for an image.
             StorageError: the disk is full.
         """
         return await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
@@ -67,6 +63,7 @@ class NamespaceSandboxes:
                 self._ready = None
 
     def _create(self, spec: SandboxSpec) -> "NamespaceSandbox":
+        refuse_images(spec, self.kind)
         with self._lock:
             machine = self._ready = self._ready or _Machine(self._parent)
             lowers = workspace_layers(self.objects, self._cache, spec.tree, spec.base)
@@ -166,13 +163,13 @@ class NamespaceSandbox(LayeredSandbox):
             command = Command(self.spec.limits, self._overlay.folder)
             if not given:
                 command.not_run = refused
-                return self._result(command)
+                return command.result(self._objects, self._limiter.kind)
             try:
                 await self._run(command, request, timeout_s, stdin=stdin, report=report)
             except NeverBegun:
                 command = Command(self.spec.limits, self._overlay.folder)
                 await self._run(command, request, timeout_s, stdin=stdin, report=report)
-            return await self._in_worker(lambda: self._result(command))
+            return await self._in_worker(lambda: command.result(self._objects, self._limiter.kind))
 
     async def _run(
         self, command: Command, request: Mapping[str, object], timeout_s: float, *, stdin: bytes, report: bool
@@ -182,7 +179,7 @@ class NamespaceSandbox(LayeredSandbox):
         request = {**request, "kept": self._left}
         command.start(self._machine.spawner, living, request, self._limiter, stdin=stdin, report=report)
         self._running = command
-        watching = asyncio.ensure_future(self._watch(command))
+        watching = asyncio.ensure_future(self._watch(command, in_memory=self._limiter.holds_files(self._overlay.upper)))
         try:
             await command.wait(timeout_s)
             if living.lost:
@@ -235,44 +232,9 @@ class NamespaceSandbox(LayeredSandbox):
     def _keeps(self) -> bool:
         return bool(self._left)
 
-    async def _watch(self, command: Command) -> None:
-        """End a command that fills the disk. Where what is written is memory, the limit of memory holds it."""
-        if self._limiter.holds_files(self._overlay.upper):
-            return
-        pause = _FIRST_LOOK_S
-        while True:
-            await asyncio.sleep(pause)
-            began = time.monotonic()
-            size = await self._in_worker(self._overlay.size)
-            if size > self.spec.limits.disk_bytes:
-                command.kill(Ending.DISK_FULL)
-                return
-            pause = max(_FIRST_LOOK_S, _LOOKS * (time.monotonic() - began))
-
-    def _result(self, command: Command) -> ExecResult:
-        ending = command.ended_by or (Ending.EXITED if command.signal is None else Ending.SIGNALLED)
-        if command.not_run is not None:
-            ending = Ending.NOT_FOUND
-            command.stderr.add(f"{command.not_run}\n".encode(errors="replace"))
-        return ExecResult(
-            ending=ending,
-            exit_code=command.exit_code if ending is Ending.EXITED else None,
-            signal=command.signal if ending is Ending.SIGNALLED else None,
-            stdout=command.stdout.kept,
-            stderr=command.stderr.kept,
-            stdout_size=command.stdout.size,
-            stderr_size=command.stderr.size,
-            report=command.report,
-            seconds=command.seconds,
-            limits_by=self._limiter.kind,
-            stdout_cut=command.stdout.cut(self._objects),
-            stderr_cut=command.stderr.cut(self._objects),
-        )
-
 
 def _outside(machine: _Machine, spec: SandboxSpec) -> list[str]:
     """The command line up to the workspace: isolation, system, environment, mounts."""
-    arguments = [str(machine.bwrap), *isolation_arguments(), *system_arguments(machine.etc, spec.limits.memory_bytes)]
-    if spec.environment is not None:
-        arguments += environment_arguments(spec.environment)
-    return [*arguments, *mount_arguments(spec.mounts)]
+    system = [*part_arguments(system_parts(machine.etc)), *fresh_arguments(spec.limits.memory_bytes)]
+    parts = environment_parts(spec.environment) if spec.environment is not None else []
+    return [str(machine.bwrap), *isolation_arguments(), *system, *part_arguments([*parts, *mounted_parts(spec.mounts)])]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from patchgym.content import disk_errors
 from patchgym.errors import PatchgymError, PrerequisiteError, SandboxError
-from patchgym.sandbox.bwrap import find_bwrap, isolation_arguments, overlay_arguments, system_arguments
+from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_arguments, overlay_arguments, part_arguments
 from patchgym.sandbox.scratch import folders
+from patchgym.sandbox.system import system_parts
 
 _NO_OVERLAY = ("Can't make overlay mount", "No extended attributes in ")
 _FORBIDDEN = (
@@ -66,8 +67,8 @@ def _try_overlay(bwrap: Path, parent: Path) -> str:
         except OSError as error:
             return f"No extended attributes in {parent}: {error}"
         anything = Path("/usr")  # in the place of /etc, which the check does without
-        command = [str(bwrap), *isolation_arguments(), *system_arguments(anything, 1 << 20)]
-        command += [*overlay_arguments(layers[:1], *layers[1:]), "--", "true"]
+        command = [str(bwrap), *isolation_arguments(), *part_arguments(system_parts(anything))]
+        command += [*fresh_arguments(1 << 20), *overlay_arguments(layers[:1], *layers[1:]), "--", "true"]
         try:
             done = subprocess.run(command, capture_output=True, timeout=20, stdin=subprocess.DEVNULL, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -15,30 +15,36 @@ from typing import IO, TypeVar
 
 from patchgym.content import ObjectStore, diff_trees, disk_errors
 from patchgym.errors import SandboxError
-from patchgym.sandbox.capture import Capture
 from patchgym.sandbox.command import settled
-from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
+from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec, refuse_images
+from patchgym.sandbox.step import CHANNEL, Step
 
 _T = TypeVar("_T")
 _CHUNK = 1 << 16
 _LOOK_S = 0.02
-_CHANNEL = "PATCHGYM_REPORT_FD"
 
 
 class ProcessSandboxes:
     """Makes workspaces in temporary folders (a ``SandboxFactory``). ``objects`` holds the trees."""
 
     kind = "process"
+    isolates = False
 
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
+
+    @staticmethod
+    def check() -> None:
+        """Every machine can."""
 
     async def create(self, spec: SandboxSpec) -> "ProcessSandbox":
         """A new workspace.
 
         Raises:
+            PrerequisiteError: ``spec`` asks for an image.
             StorageError: the disk is full.
         """
+        refuse_images(spec, self.kind)
         return await asyncio.to_thread(ProcessSandbox, self.objects, spec, None)
 
     def close(self) -> None:
@@ -54,6 +60,7 @@ class ProcessSandbox:
     """
 
     kind = "process"
+    isolates = False
 
     def __init__(self, objects: ObjectStore, spec: SandboxSpec, copied: Path | None) -> None:
         self.spec = spec
@@ -101,7 +108,7 @@ class ProcessSandbox:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                run.unwanted.set()
+                run.kill()
                 await settled(running)
                 raise
 
@@ -174,7 +181,7 @@ class ProcessSandbox:
         return {**fixed, **({"PYTHONPATH": roots} if roots else {}), **self.spec.variables}
 
 
-class _Run:
+class _Run(Step):
     """One command, in a thread of its own."""
 
     def __init__(
@@ -188,15 +195,11 @@ class _Run:
         report: bool,
         keep: bool,
     ) -> None:
-        limits = sandbox.spec.limits
-        self.unwanted, self._flooded = threading.Event(), threading.Event()
+        super().__init__(sandbox.spec.limits, sandbox.folder)
+        self._unwanted = threading.Event()
         self._sandbox, self._argv, self._cwd, self._variables = sandbox, list(argv), cwd, dict(variables)
         self._stdin, self._keep = stdin, keep
-        self._out, self._err = (
-            Capture(limits.stream_bytes, limits.output_bytes, sandbox.folder, self._flooded.set) for _ in range(2)
-        )
         self._channel = os.pipe() if report else None
-        self._report = b""
 
     def go(self, timeout_s: float) -> ExecResult:
         """Run it to its end, or end it."""
@@ -206,7 +209,7 @@ class _Run:
             process = subprocess.Popen(
                 self._argv,
                 cwd=self._cwd,
-                env=self._variables | ({_CHANNEL: str(channel[1])} if channel else {}),
+                env=self._variables | ({CHANNEL: str(channel[1])} if channel else {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -216,57 +219,47 @@ class _Run:
         except (OSError, ValueError) as error:
             for descriptor in channel or ():
                 os.close(descriptor)
-            self._err.add(f"{error}\n".encode(errors="replace"))
-            return self._result(Ending.NOT_FOUND, None, time.monotonic() - began)
+            self.not_run = str(error)
+            return self.result(self._sandbox.objects, "none")
         work: list[Callable[[], None]] = [
-            lambda: _pump(process.stdout, self._out.add),
-            lambda: _pump(process.stderr, self._err.add),
+            lambda: _pump(process.stdout, self.stdout.add),
+            lambda: _pump(process.stderr, self.stderr.add),
             lambda: _feed(process.stdin, self._stdin),
         ]
         if channel:
             os.close(channel[1])
-            work.append(lambda: self._take_report(channel[0]))
+            work.append(lambda: _pump(os.fdopen(channel[0], "rb"), self._take_report))
         threads = [threading.Thread(target=one, daemon=True) for one in work]
         for thread in threads:
             thread.start()
-        ending = self._wait(process, began + timeout_s)
-        if self._keep and ending in (Ending.EXITED, Ending.SIGNALLED):
+        self._wait(process, began + timeout_s)
+        if self._keep and self.ended_by is None:
             self._sandbox.keep(process.pid)
         else:
             _end_group(process.pid)
         code = process.wait()
         for thread in threads:  # who was kept may hold a stream, and nobody waits for that
             thread.join(0.1 if self._keep else 5.0)
-        return self._result(ending, code, time.monotonic() - began)
+        self.exit_code, self.signal = (code, None) if code >= 0 else (None, -code)
+        self.seconds = time.monotonic() - began
+        return self.result(self._sandbox.objects, "none")
 
-    def _wait(self, process: "subprocess.Popen[bytes]", until: float) -> Ending:
-        while True:
+    def kill(self, why: Ending | None = None) -> None:
+        """Have it ended; see ``Step.kill``."""
+        self.ended_by = self.ended_by or why
+        self._unwanted.set()
+
+    def _drown(self) -> None:
+        self.kill(Ending.OUTPUT_CUT)
+
+    def _wait(self, process: "subprocess.Popen[bytes]", until: float) -> None:
+        """Wait until it ends, or is to be ended."""
+        while not self._unwanted.is_set():
             with suppress(subprocess.TimeoutExpired):
-                return Ending.EXITED if process.wait(_LOOK_S) >= 0 else Ending.SIGNALLED
-            if self._flooded.is_set():
-                return Ending.OUTPUT_CUT
-            if self.unwanted.is_set() or time.monotonic() > until:
-                return Ending.TIMED_OUT
-
-    def _take_report(self, descriptor: int) -> None:
-        with open(descriptor, "rb") as file:
-            self._report = file.read()
-
-    def _result(self, ending: Ending, code: int | None, seconds: float) -> ExecResult:
-        return ExecResult(
-            ending=ending,
-            exit_code=code if ending is Ending.EXITED else None,
-            signal=-code if ending is Ending.SIGNALLED and code is not None else None,
-            stdout=self._out.kept,
-            stderr=self._err.kept,
-            stdout_size=self._out.size,
-            stderr_size=self._err.size,
-            report=self._report,
-            seconds=seconds,
-            limits_by="none",
-            stdout_cut=self._out.cut(self._sandbox.objects),
-            stderr_cut=self._err.cut(self._sandbox.objects),
-        )
+                process.wait(_LOOK_S)
+                return
+            if time.monotonic() > until:
+                self.kill(Ending.TIMED_OUT)
 
 
 def _pump(stream: IO[bytes] | None, take: Callable[[bytes], None]) -> None:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from patchgym.errors import PrerequisiteError
+
 WORKSPACE = "/workspace"
 """Where the workspace lies inside every isolating sandbox."""
 
@@ -92,16 +94,34 @@ class SandboxSpec:
     path), environment variables of every command, folders of the workspace on ``PYTHONPATH`` ("" is its root), and
     limits.
 
+    ``image`` (a reference) or ``dockerfile`` (its text) takes the place of an environment, for kinds that run images.
+
     ``base`` is a tree near ``tree`` that many sandboxes share: its checkout is cached and only the differences are made
     anew. It never shows: the workspace is ``tree`` and ``diff()`` counts from ``tree``."""
 
     tree: str
     base: str | None = None
     environment: Path | None = None
+    image: str | None = None
+    dockerfile: str | None = None
     mounts: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     pythonpath: tuple[str, ...] = ()
     limits: ResourceLimits = ResourceLimits()
+
+
+def refuse_images(spec: SandboxSpec, kind: str) -> None:
+    """For kinds that run no images.
+
+    Raises:
+        PrerequisiteError: ``spec`` asks for one.
+    """
+    if spec.image is not None or spec.dockerfile is not None:
+        raise PrerequisiteError(
+            "The environment is an image",
+            why=f"Sandboxes of the kind {kind} run no images.",
+            mend="Add --sandbox docker.",
+        )
 
 
 class Sandbox(Protocol):

@@ -79,6 +79,16 @@ def sweep(parent: Path) -> None:
             os.close(lock)
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether nobody holds a scratch folder any more, or it is gone."""
+    if not folder.exists():
+        return True
+    lock = _lock(folder)
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
+
+
 def _make_locked(parent: Path) -> tuple[Path, int]:
     while True:
         path = parent / f"patchgym-{os.getpid()}-{secrets.token_hex(4)}"

@@ -7,6 +7,7 @@ holds back: in a virtual machine it reaches the host.
 """
 
 import errno
+import json
 import platform
 import struct
 from collections.abc import Iterable
@@ -107,6 +108,28 @@ def seccomp_filter(machine: str | None = None) -> bytes:
     steps += _when(_IOCTL[at], [_argument(1), *_each(_TERMINAL, _fail(errno.EPERM)), _pass()])
     steps += _when(_SOCKET[at], _sockets())
     return b"".join(struct.pack("HBBI", *step) for step in (*steps, _pass()))
+
+
+def seccomp_profile() -> str:
+    """The same refusals as a profile of the Open Container Initiative, for every machine."""
+
+    def refuse(names: Iterable[str], number: int, *arguments: dict[str, object]) -> dict[str, object]:
+        return {"names": list(names), "action": "SCMP_ACT_ERRNO", "errnoRet": number, "args": list(arguments)}
+
+    def argument(index: int, operator: str, value: int, value_two: int = 0) -> dict[str, object]:
+        return {"index": index, "op": f"SCMP_CMP_{operator}", "value": value, "valueTwo": value_two}
+
+    rules = [refuse([*_REFUSED, *_X86_REFUSED], errno.EPERM), refuse(["clone3"], errno.ENOSYS)]
+    bits = [1 << bit for bit in range(32) if _NEW_NAMESPACES >> bit & 1]
+    rules += [refuse(["clone"], errno.EPERM, argument(0, "MASKED_EQ", bit, bit)) for bit in bits]
+    rules += [refuse(["ioctl"], errno.EPERM, argument(1, "EQ", value)) for value in _TERMINAL]
+    families = [family for family in range(_NETLINK) if family not in _FAMILIES]
+    rules += [refuse(["socket"], errno.EAFNOSUPPORT, argument(0, "EQ", family)) for family in families]
+    rules += [
+        refuse(["socket"], errno.EAFNOSUPPORT, argument(0, "GT", _NETLINK)),
+        refuse(["socket"], errno.EAFNOSUPPORT, argument(0, "EQ", _NETLINK), argument(2, "NE", _ROUTE)),
+    ]
+    return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules})
 
 
 def _sockets() -> list[_Step]:

@@ -4,8 +4,9 @@ Nothing is read from what the tests print. Each outcome comes through a pipe tha
 (``runner.py``); a line that the runner does not write is kept as evidence of interference.
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec
 from patchgym.testrun.coverage import Coverage, coverage_tool
 from patchgym.testrun.ids import function_of
 
-__all__ = ["Coverage", "TestRun", "coverage_tool", "function_of", "run_tests", "sandbox_spec"]
+__all__ = ["Coverage", "TestRun", "built_environment", "coverage_tool", "function_of", "run_tests", "sandbox_spec"]
 
 _RUNNER = Path(__file__).with_name("runner.py")
 _RUNNER_INSIDE = "/run/patchgym/runner.py"
@@ -58,13 +59,30 @@ class TestRun:
         return self.process.seconds
 
 
+async def built_environment(environment: Environment, build: Callable[[Environment], Path]) -> Path | None:
+    """The directory of an environment, built by ``build`` in a thread; None where a container takes its place.
+
+    Raises:
+        EnvironmentBuildError, OfflineError, PrerequisiteError, StorageError: as ``build``.
+    """
+    return None if environment.contained else await asyncio.to_thread(build, environment)
+
+
 def sandbox_spec(
-    tree: str, environment: Environment, built: Path, *, base: str | None = None, coverage: Path | None = None
+    tree: str, environment: Environment, built: Path | None, *, base: str | None = None, coverage: Path | None = None
 ) -> SandboxSpec:
-    """The specification of a sandbox in which ``run_tests`` works: ``built`` is the environment's directory,
-    ``coverage`` that of ``coverage_tool`` where lines are to be watched."""
+    """The specification of a sandbox in which ``run_tests`` works: ``built`` is what ``built_environment`` gave,
+    ``coverage`` the directory of ``coverage_tool`` where lines are to be watched."""
     mounts = {_RUNNER_INSIDE: _RUNNER} | ({_COVERAGE_INSIDE: coverage} if coverage is not None else {})
-    return SandboxSpec(tree=tree, base=base, environment=built, mounts=mounts, pythonpath=environment.pythonpath)
+    return SandboxSpec(
+        tree=tree,
+        base=base,
+        environment=built,
+        image=environment.image,
+        dockerfile=environment.dockerfile,
+        mounts=mounts,
+        pythonpath=environment.pythonpath,
+    )
 
 
 async def run_tests(

@@ -67,15 +67,15 @@ def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:
     Raises:
         PatchgymError: as ``patchgym.tasks.build.build_task_set``.
     """
-    from patchgym.sandbox import NamespaceSandboxes, ProcessSandboxes
+    from patchgym.sandbox import ClosingFactory
     from patchgym.tasks.build import build_task_set
 
     check_sandbox()
-    made: list[NamespaceSandboxes | ProcessSandboxes] = []
+    made: list[ClosingFactory] = []
     try:
         with stage("Build and prove tasks") as shown:
 
-            def factory_for(objects: ObjectStore) -> NamespaceSandboxes | ProcessSandboxes:
+            def factory_for(objects: ObjectStore) -> ClosingFactory:
                 made.append(new_sandboxes(objects))
                 return made[-1]
 

@@ -44,7 +44,7 @@ def must_build(task: Task) -> None:
         Refused: ``not_runnable``.
     """
     environment = task.environment
-    contained = environment.image is not None or environment.dockerfile is not None
+    contained = environment.contained
     if not has_files(task) and not contained:
         raise Refused("not_runnable", "It has no files and names no container: import it with --repos.")
     if not contained and not environment.python:

@@ -29,6 +29,7 @@ from patchgym.tasks.gates.statement import Answer, statement_leaks
 from patchgym.tasks.gates.workspace import Bounds, attack_workspace
 from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.pairs import find_overlap
+from patchgym.testrun import built_environment
 
 Progress = Callable[[int, int], None]
 """Called with how many tasks are done and how many there are."""
@@ -264,11 +265,11 @@ def _checked(subject: Subject, checks: Sequence[TaskCheck]) -> list[Finding]:
 
 async def _attacked(task: Task, objects: ObjectStore, attacker: Attacker) -> list[Finding]:
     subject = Subject(task, objects)
-    if task.environment.image is not None or task.environment.dockerfile is not None:
+    if task.environment.contained and attacker.factory.kind != "docker":
         told = "Its container cannot be searched by sandboxes of the kind " + attacker.factory.kind + "."
-        return [subject.finding("workspace", "no_sandbox", told, "Audit it with --no-workspace and search it by hand.")]
+        return [subject.finding("workspace", "no_sandbox", told, "Audit it with --sandbox docker.")]
     try:
-        built = await asyncio.to_thread(attacker.build, task.environment)
+        built = await built_environment(task.environment, attacker.build)
         return list(await attack_workspace(task, objects, attacker.factory, built, attacker.bounds))
     except EnvironmentBuildError as error:
         return [subject.finding("workspace", "no_environment", str(error), "Lock the environment again.")]

@@ -25,6 +25,7 @@ _START = (
     "import sys, runpy; sys.path.insert(0, '/run/patchgym/search'); runpy.run_module('attack', run_name='__main__')"
 )
 _INDEX = ("pypi.org:443", "files.pythonhosted.org:443", "151.101.0.223:443")
+_SYSTEM = "/usr"
 _GRACE_SECONDS = 30.0
 _GIT = "Leave .git, packs and bundles out of the workspace, or cut the history off at the base commit."
 _OUT = "Keep network none, and pass no proxy or index settings into the sandbox."
@@ -62,10 +63,10 @@ class Bounds:
 
 
 async def attack_workspace(
-    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path, bounds: Bounds = Bounds()
+    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path | None, bounds: Bounds = Bounds()
 ) -> tuple[Finding, ...]:
-    """What the attack finds in a fresh sandbox of ``task``; ``built`` is the directory of its environment. The fixed
-    tree is written to ``objects``.
+    """What the attack finds in a fresh sandbox of ``task``; ``built`` is the directory of its environment (None: a
+    container). The fixed tree is written to ``objects``.
 
     Raises:
         SandboxError: the sandbox could not be made or was lost.
@@ -73,7 +74,8 @@ async def attack_workspace(
         DataError: the task's objects are not in the store.
         PatchError: the gold patch does not parse or does not apply.
     """
-    request = json.dumps(_secrets(task, objects, built, bounds)).encode()
+    environment = str(built.absolute()) if built is not None else _SYSTEM
+    request = json.dumps(_secrets(task, objects, environment, bounds)).encode()
     spec = sandbox_spec(task.workspace, task.environment, built)
     sandbox = await factory.create(replace(spec, mounts={**spec.mounts, _MOUNT: _ATTACK}))
     try:
@@ -85,16 +87,16 @@ async def attack_workspace(
         )
     finally:
         await sandbox.close()
-    return _findings(task, result, built)
+    return _findings(task, result, environment)
 
 
-def _secrets(task: Task, objects: ObjectStore, built: Path, bounds: Bounds) -> dict[str, object]:
+def _secrets(task: Task, objects: ObjectStore, environment: str, bounds: Bounds) -> dict[str, object]:
     answer = answer_of(task, objects)
     distribution = task.environment.distribution
     return {
         "workspace": WORKSPACE,
         "skip": ["/run/patchgym"],
-        "environment": str(built.absolute()),
+        "environment": environment,
         "package": distribution.name if distribution else task.source.repo.rpartition("/")[2],
         "seconds": bounds.seconds,
         "bytes": bounds.bytes,
@@ -108,13 +110,13 @@ def _secrets(task: Task, objects: ObjectStore, built: Path, bounds: Bounds) -> d
     }
 
 
-def _findings(task: Task, result: ExecResult, built: Path) -> tuple[Finding, ...]:
+def _findings(task: Task, result: ExecResult, environment: str) -> tuple[Finding, ...]:
     found: list[Finding] = []
     unsearched = f"The search ended early ({result.ending}, exit code {result.exit_code})."
     for line in result.report.splitlines():
         match _record(line):
             case {"kind": str(kind), "path": str(path), "evidence": str(evidence)} if kind in _MENDS:
-                own = path.startswith((f"{WORKSPACE}/", f"{built.absolute()}/"))
+                own = path.startswith((f"{WORKSPACE}/", f"{environment}/"))
                 installed = kind in ("fixed_source", "compiled_fix", "installed_source")
                 mend = _MACHINE if installed and not own else _MENDS[kind]
                 found.append(_finding(task, kind, path, evidence, mend))

@@ -12,7 +12,7 @@ from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
 from patchgym.tasks.proof.healthy import Healthy, Suites
-from patchgym.testrun import Coverage, TestRun, coverage_tool, function_of, run_tests, sandbox_spec
+from patchgym.testrun import Coverage, TestRun, built_environment, coverage_tool, function_of, run_tests, sandbox_spec
 
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64
@@ -58,12 +58,15 @@ class Bench:
             SandboxError: the sandbox was lost.
         """
         async with self._slots:
-            built = await asyncio.to_thread(self._build, environment)
-            tool = await asyncio.to_thread(coverage_tool, environment, self._build) if cover else None
+            built = await built_environment(environment, self._build)
+            watched = cover if built is not None else ()  # an image has its own Python, and coverage.py is for ours
+            tool = await asyncio.to_thread(coverage_tool, environment, self._build) if watched else None
             spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
             sandbox = await self._factory.create(spec)
             try:
-                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover, backwards=backwards)
+                return await run_tests(
+                    sandbox, environment, ids, timeout_s=timeout_s, cover=watched, backwards=backwards
+                )
             finally:
                 await sandbox.close()
 

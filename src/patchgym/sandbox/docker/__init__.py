@@ -1,0 +1,6 @@
+"""Sandboxes in containers of a Docker engine."""
+
+from patchgym.sandbox.docker.engine import Engine
+from patchgym.sandbox.docker.sandbox import DockerSandbox, DockerSandboxes, check_docker
+
+__all__ = ["DockerSandbox", "DockerSandboxes", "Engine", "check_docker"]
