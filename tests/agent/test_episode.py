@@ -24,7 +24,7 @@ from patchgym.records import (
     ToolSpec,
     Usage,
 )
-from patchgym.testrun import sandbox_spec
+from patchgym.testrun import Built, sandbox_spec
 from tests.workshop import FIXED, calc_task, here, sandboxes
 
 Run = Callable[..., Episode]
@@ -42,7 +42,9 @@ def run(tmp_path: Path) -> Run:
 
         async def episode() -> Episode:
             with sandboxes(objects, tmp_path) as factory:
-                sandbox = await factory.create(sandbox_spec(task.workspace, task.environment, here(task.environment)))
+                sandbox = await factory.create(
+                    sandbox_spec(task.workspace, task.environment, Built(here(task.environment)))
+                )
                 try:
                     on_step = (lambda step: None) if seen is None else seen.append
                     settings = EpisodeSettings(sampling=Sampling())

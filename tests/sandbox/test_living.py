@@ -116,7 +116,7 @@ def first_of(box: Box) -> int:
 
 def spawner_of(box: Box) -> int:
     assert isinstance(box.sandbox, NamespaceSandbox)
-    process = box.sandbox._machine.spawner._process
+    process = box.sandbox.machine.spawner._process
     assert process is not None
     return process.pid
 

@@ -9,7 +9,7 @@ import pytest
 from patchgym.content import ObjectStore
 from patchgym.records import Environment, Outcome
 from patchgym.sandbox.environments import build_environment
-from patchgym.testrun import TestRun, coverage_tool, run_tests, sandbox_spec
+from patchgym.testrun import Built, TestRun, coverage_tool, run_tests, sandbox_spec
 from tests.workshop import here, sandboxes, tree_of
 
 EVERY_KIND = """\
@@ -55,7 +55,7 @@ def run(
     async def ran() -> TestRun:
         with sandboxes(objects, tmp_path) as factory:
             tool = coverage_tool(environment, build_environment) if cover else None
-            spec = sandbox_spec(tree_of(objects, files), environment, here(environment), coverage=tool)
+            spec = sandbox_spec(tree_of(objects, files), environment, Built(here(environment)), coverage=tool)
             sandbox = await factory.create(spec)
             try:
                 return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover)

@@ -39,8 +39,31 @@ class Distribution(Record):
     entry_points: str = ""
 
 
+class Service(Record):
+    """What runs beside a task's commands, within reach of them alone: a database, a stub of an HTTP service.
+
+    ``setup`` is a command line that runs once and whose files all sandboxes share, ``command`` the one that goes on
+    running, ``health`` the one that succeeds when it can be used, which must be within ``ready_seconds``. They run in a
+    workspace of their own, with ``files`` (path to text) in it. Their programs come with ``lock`` (a requirements text
+    with hashes for ``python``), from ``image``, or from the system's ``package`` of Debian. ``variables`` are told to
+    the task's commands: where it is to be found.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    health: tuple[str, ...]
+    setup: tuple[str, ...] = ()
+    files: dict[str, str] = Field(default_factory=dict)
+    python: str = ""
+    lock: str = ""
+    image: str | None = None
+    package: str = ""
+    variables: dict[str, str] = Field(default_factory=dict)
+    ready_seconds: float = 60.0
+
+
 class Environment(Record):
-    """What a task's commands run in: a locked Python environment, or a container.
+    """What a task's commands run in: a locked Python environment, or a container; and the services beside it.
 
     ``lock`` is a requirements text with hashes for ``python`` (``major.minor``); ``pythonpath`` are the workspace
     folders that imports start from. With ``image`` (a reference) or ``dockerfile`` (its text) the container decides,
@@ -53,6 +76,7 @@ class Environment(Record):
     pythonpath: tuple[str, ...] = ("",)
     image: str | None = None
     dockerfile: str | None = None
+    services: tuple[Service, ...] = ()
 
     @property
     def contained(self) -> bool:

@@ -13,6 +13,7 @@ from patchgym.sandbox.protocol import (
     Sandbox,
     SandboxFactory,
     SandboxSpec,
+    ServiceSpec,
 )
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "SandboxFactory",
     "SandboxKind",
     "SandboxSpec",
+    "ServiceSpec",
     "check_namespace",
     "sandbox_kind",
 ]

@@ -74,8 +74,8 @@ class Command(Step):
             given, self._input = self._pipe(theirs, ours)
             outputs = [self._pipe(ours, theirs) for _ in range(3 if report else 2)]
             streams = [given, *(writing for _, writing in outputs)]
-            counts = {"streams": len(streams), "namespaces": len(living.namespaces), "members": len(limiter.members)}
-            passed = [*streams, *living.namespaces, *limiter.members, *limiter.descriptors]
+            counts = {"streams": len(streams), "namespaces": len(living.joined), "members": len(limiter.members)}
+            passed = [*streams, *living.joined, *limiter.members, *limiter.descriptors]
             self._began = time.monotonic()
             spawner.start({**request, **counts, "channel": CHANNEL}, [control, status[1], *passed])
             ours.pop_all()

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Self, TypeVar
@@ -12,8 +12,9 @@ from typing import Self, TypeVar
 from patchgym.content import ObjectStore, diff_trees, disk_errors
 from patchgym.errors import SandboxError
 from patchgym.sandbox.command import settled
-from patchgym.sandbox.protocol import WORKSPACE, Ending, SandboxSpec
+from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
 from patchgym.sandbox.scratch import Scratch
+from patchgym.sandbox.services import Company, Network
 from patchgym.sandbox.stack import Below, Frozen, Layer, merge_upper
 from patchgym.sandbox.step import Step
 
@@ -52,7 +53,8 @@ class LayeredSandbox(ABC):
     kind: str
 
     def __init__(self, room: Room, objects: ObjectStore, spec: SandboxSpec, below: Below) -> None:
-        """``below`` is the sandbox's to release."""
+        """``below`` is the sandbox's to release. ``network`` is the one that it shares with others (None: one of its
+        own), ``company`` the services beside it; both are set before its first command."""
         self.spec = spec
         self._objects = objects
         self._room = room
@@ -60,6 +62,8 @@ class LayeredSandbox(ABC):
         self._lock = asyncio.Lock()
         self._retired: list[Future[None]] = []
         self._closed = self._removed = False
+        self.network: Network | None = None
+        self.company: Company | None = None
         self._overlay = self._layer(self._name, below)
 
     def locate(self, inside: str) -> str:
@@ -86,16 +90,51 @@ class LayeredSandbox(ABC):
         """An independent sandbox whose workspace starts as this one's is now."""
         async with self._lock:
             self._check_open()
-            return await kept(asyncio.get_running_loop().run_in_executor(self._room.workers, self._fork))
+            twin = await kept(asyncio.get_running_loop().run_in_executor(self._room.workers, self.fork_now))
+        return await twin.joined(self.company.another()) if self.company is not None else twin
+
+    async def joined(self, company: "Company") -> Self:
+        """Itself, with services beside it that are started now. When they cannot be, it is closed.
+
+        Raises:
+            SandboxError, PrerequisiteError: as ``Company.start``.
+        """
+        try:
+            self.network = await company.start()
+        except BaseException:
+            await self.close()
+            raise
+        self.company = company
+        return self
+
+    async def rest(self) -> None:
+        """End every process. What is written stays, and the next command begins anew."""
+        await self._exclusively(self._stop)
 
     async def close(self) -> None:
         """End a running command and remove every trace. May be called twice."""
         self._closed = True
         self._interrupt()
         async with self._lock:
-            await self._in_worker(self._discard)
+            await self._in_worker(self.discard)
+        if self.company is not None:
+            await self.company.close()
 
     # What a kind adds.
+
+    @abstractmethod
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        variables: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+        stdin: bytes = b"",
+        report: bool = False,
+        keep: bool = False,
+    ) -> ExecResult:
+        """Run a command; see ``Sandbox.exec``."""
 
     @abstractmethod
     def _twin(self, below: Below) -> Self:
@@ -166,7 +205,8 @@ class LayeredSandbox(ABC):
     def _layer(self, name: str, below: Below) -> Layer:
         return Layer(self._room.scratch.path / name, below)
 
-    def _fork(self) -> Self:
+    def fork_now(self) -> Self:
+        """As ``fork``, without services, for who holds this sandbox alone. Blocking."""
         if self._keeps:
             return self._copied()
         frozen = Frozen(self._overlay)
@@ -182,12 +222,13 @@ class LayeredSandbox(ABC):
     def _copied(self) -> Self:
         twin = self._twin(self._overlay.below.share())
         with ExitStack() as undo, disk_errors(twin._overlay.upper):
-            undo.callback(twin._discard)
+            undo.callback(twin.discard)
             merge_upper(self._overlay.upper, twin._overlay.upper)
             undo.pop_all()
         return twin
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Remove every trace, for who holds this sandbox alone. Blocking; may be called twice."""
         if not self._removed:
             self._removed = True
             self._stop()

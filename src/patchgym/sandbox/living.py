@@ -22,7 +22,7 @@ _SPAWNER = Path(__file__).with_name("spawner.py")
 _START_SECONDS = 30.0
 _JOINED = ("mnt", "pid", "net", "ipc", "uts", "cgroup")
 _EXITING = 0x4  # PF_EXITING of proc_pid_stat(5)
-_GET_USER_NAMESPACE = 0xB701  # NS_GET_USERNS of ioctl_ns(2)
+GET_USER_NAMESPACE = 0xB701  # NS_GET_USERNS of ioctl_ns(2)
 _FIRST = ["env", "--ignore-signal=CHLD", "/etc/first/cat"]
 """The first process inside: it gives back the byte that we send it, and waits for the end of its input, which comes
 with ours. Ignoring SIGCHLD lets the kernel clear away every orphan. As process 1 it cannot be killed from inside, and
@@ -32,14 +32,16 @@ its program, which nobody may read, makes the kernel keep its memory and descrip
 class Living:
     """One ``bwrap`` with the first process in its namespaces. ``root`` is the workspace as it is mounted there."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        """Start ``bwrap``, whose program and options are ``arguments``; ``ready`` waits for it.
+    def __init__(self, arguments: Sequence[str], network: Sequence[int] = ()) -> None:
+        """Start ``bwrap``, whose program and options are ``arguments``; ``ready`` waits for it. ``network`` are the
+        namespaces to join before its own, where it shares a network; they are not its to close.
 
         Raises:
             SandboxError: this process has no descriptors or processes left.
         """
         self.namespaces: tuple[int, ...] = ()
         self.root = -1
+        self._network = tuple(network)
         self._first = self._pid = -1
         self._stopped = False
         with ExitStack() as ours, ExitStack() as theirs:
@@ -96,6 +98,11 @@ class Living:
         return ""
 
     @property
+    def joined(self) -> tuple[int, ...]:
+        """Descriptors of all namespaces that a command joins, in order."""
+        return (*self._network, *self.namespaces)
+
+    @property
     def lost(self) -> bool:
         """Whether the first process was ended from outside, and with it everything in the namespaces."""
         return has_ended(self._first, self._pid)
@@ -126,10 +133,9 @@ class Living:
                 opened.callback(os.close, descriptor)
                 return descriptor
 
-            user, *others = (
-                keep(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)) for name in ("user", *_JOINED)
-            )
-            owner = keep(fcntl.ioctl(others[0], _GET_USER_NAMESPACE))
+            own = [name for name in ("user", *_JOINED) if name != "net" or not self._network]
+            user, *others = (keep(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)) for name in own)
+            owner = keep(fcntl.ioctl(others[0], GET_USER_NAMESPACE))
             os.set_inheritable(owner, False)
             first = keep(os.pidfd_open(pid))
             root = keep(os.open(f"/proc/{pid}/root{WORKSPACE}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

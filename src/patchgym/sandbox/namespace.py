@@ -14,9 +14,11 @@ from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, varia
 from patchgym.sandbox.layers import workspace_layers
 from patchgym.sandbox.limits import Limiter, Mechanism, find_mechanism
 from patchgym.sandbox.living import Living, Spawner
+from patchgym.sandbox.network import NamespaceNetwork
 from patchgym.sandbox.prerequisites import check_namespace, refusal, scratch_parent
 from patchgym.sandbox.protocol import Ending, ExecResult, SandboxSpec, refuse_images
 from patchgym.sandbox.scratch import Scratch
+from patchgym.sandbox.services import Company, Templates
 from patchgym.sandbox.stack import Below, Checkouts
 from patchgym.sandbox.system import environment_parts, make_etc, mounted_parts, system_parts
 
@@ -53,7 +55,8 @@ class NamespaceSandboxes:
             PrerequisiteError: this machine cannot make namespace sandboxes, or ``spec`` asks for an image.
             StorageError: the disk is full.
         """
-        return await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
+        made = await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
+        return await made.joined(self._company(made.machine, spec)) if spec.services else made
 
     def close(self) -> None:
         """Remove the scratch folder. Sandboxes must be closed before. Happens by itself at exit."""
@@ -62,10 +65,13 @@ class NamespaceSandboxes:
                 self._ready.close()
                 self._ready = None
 
+    def _company(self, machine: "_Machine", spec: SandboxSpec) -> Company:
+        return Company(spec.services, machine.templates, lambda: NamespaceNetwork(machine.bwrap, machine.scratch.path))
+
     def _create(self, spec: SandboxSpec) -> "NamespaceSandbox":
         refuse_images(spec, self.kind)
         with self._lock:
-            machine = self._ready = self._ready or _Machine(self._parent)
+            machine = self._ready = self._ready or _Machine(self._parent, self)
             lowers = workspace_layers(self.objects, self._cache, spec.tree, spec.base)
         return NamespaceSandbox(machine, self.objects, spec, Checkouts(spec.tree, lowers))
 
@@ -74,7 +80,7 @@ class _Machine(Room):
     """What all sandboxes of a factory share: besides, the program, the limit mechanism, what starts commands, and an
     ``/etc``."""
 
-    def __init__(self, scratch: Path | None) -> None:
+    def __init__(self, scratch: Path | None, factory: NamespaceSandboxes) -> None:
         self.bwrap = find_bwrap()
         self.mechanism: Mechanism = find_mechanism()
         self.spawner = Spawner()
@@ -82,9 +88,11 @@ class _Machine(Room):
         self.etc = self.scratch.path / "etc"
         with disk_errors(self.etc):
             make_etc(self.etc)
+        self.templates = Templates(factory.objects.write_tree({}), factory._create)
 
     def close(self) -> None:
         """End what starts commands, and the rest."""
+        self.templates.close()
         self.spawner.close()
         super().close()
 
@@ -119,7 +127,7 @@ class NamespaceSandbox(LayeredSandbox):
 
     def __init__(self, machine: _Machine, objects: ObjectStore, spec: SandboxSpec, below: Below) -> None:
         super().__init__(machine, objects, spec, below)
-        self._machine = machine
+        self.machine = machine
         self._running: Command | None = None
         self._living: Living | None = None
         self._left: tuple[Process, ...] = ()
@@ -177,7 +185,7 @@ class NamespaceSandbox(LayeredSandbox):
         living = await self._alive()
         killed_before = self._limiter.oom_kills()
         request = {**request, "kept": self._left}
-        command.start(self._machine.spawner, living, request, self._limiter, stdin=stdin, report=report)
+        command.start(self.machine.spawner, living, request, self._limiter, stdin=stdin, report=report)
         self._running = command
         watching = asyncio.ensure_future(self._watch(command, in_memory=self._limiter.holds_files(self._overlay.upper)))
         try:
@@ -203,9 +211,12 @@ class NamespaceSandbox(LayeredSandbox):
         """
         if self._living is None:
             layers = overlay_arguments(self._overlay.lowers, self._overlay.upper, self._overlay.work)
-            self._living = Living(
-                [*self._outside, *layers, "--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
-            )
+            sealed = ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
+            if isinstance(self.network, NamespaceNetwork):
+                entering, sharing = self.network.enter, ["--share-net"]
+                self._living = Living([*entering, *self._outside, *sharing, *layers, *sealed], self.network.namespaces)
+            else:
+                self._living = Living([*self._outside, *layers, *sealed])
         said = await self._living.ready()
         if said:
             self._retire()
@@ -214,7 +225,7 @@ class NamespaceSandbox(LayeredSandbox):
         return self._living
 
     def _twin(self, below: Below) -> "NamespaceSandbox":
-        return NamespaceSandbox(self._machine, self._objects, self.spec, below)
+        return NamespaceSandbox(self.machine, self._objects, self.spec, below)
 
     def _interrupt(self) -> None:
         if self._running is not None:

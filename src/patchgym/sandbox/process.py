@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TypeVar
 
 from patchgym.content import ObjectStore, diff_trees, disk_errors
-from patchgym.errors import SandboxError
+from patchgym.errors import PrerequisiteError, SandboxError
 from patchgym.sandbox.command import settled
 from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec, refuse_images
 from patchgym.sandbox.step import CHANNEL, Step
@@ -41,10 +41,16 @@ class ProcessSandboxes:
         """A new workspace.
 
         Raises:
-            PrerequisiteError: ``spec`` asks for an image.
+            PrerequisiteError: ``spec`` asks for an image or for services.
             StorageError: the disk is full.
         """
         refuse_images(spec, self.kind)
+        if spec.services:
+            raise PrerequisiteError(
+                "The environment has services",
+                why="Processes without isolation have no network of their own to run them in.",
+                mend="Leave --sandbox process out.",
+            )
         return await asyncio.to_thread(ProcessSandbox, self.objects, spec, None)
 
     def close(self) -> None:

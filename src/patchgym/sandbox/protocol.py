@@ -88,6 +88,23 @@ class ResourceLimits:
 
 
 @dataclass(frozen=True)
+class ServiceSpec:
+    """A service beside a sandbox (see ``patchgym.records.Service``). Its programs come from the directory of a built
+    ``environment``, from ``image``, or from the system; ``package`` is the Debian package to install where they lack.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    health: tuple[str, ...]
+    setup: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    environment: Path | None = None
+    image: str | None = None
+    package: str = ""
+    ready_s: float = 60.0
+
+
+@dataclass(frozen=True)
 class SandboxSpec:
     """What a sandbox is made from: a workspace ``tree`` of the object store, the directory of a built environment
     (mounted read-only at its own path, first on ``PATH``), further read-only files and folders (inside path -> host
@@ -95,6 +112,7 @@ class SandboxSpec:
     limits.
 
     ``image`` (a reference) or ``dockerfile`` (its text) takes the place of an environment, for kinds that run images.
+    ``services`` run in sandboxes of their own whose network this one shares, and nobody else.
 
     ``base`` is a tree near ``tree`` that many sandboxes share: its checkout is cached and only the differences are made
     anew. It never shows: the workspace is ``tree`` and ``diff()`` counts from ``tree``."""
@@ -108,6 +126,7 @@ class SandboxSpec:
     variables: Mapping[str, str] = field(default_factory=dict)
     pythonpath: tuple[str, ...] = ()
     limits: ResourceLimits = ResourceLimits()
+    services: tuple[ServiceSpec, ...] = ()
 
 
 def refuse_images(spec: SandboxSpec, kind: str) -> None:
@@ -182,7 +201,8 @@ class Sandbox(Protocol):
         ...
 
     async def fork(self) -> "Sandbox":
-        """An independent sandbox whose workspace starts as this one's is now. Files only: no processes, no ``/tmp``."""
+        """An independent sandbox whose workspace starts as this one's is now. Files only: no processes, no ``/tmp``;
+        services begin anew, as they were when this sandbox was made."""
         ...
 
     async def close(self) -> None:

@@ -10,12 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchgym.records import Environment, Outcome
-from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec
+from patchgym.records import Environment, Outcome, Service
+from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec, ServiceSpec
 from patchgym.testrun.coverage import Coverage, coverage_tool
 from patchgym.testrun.ids import function_of
 
-__all__ = ["Coverage", "TestRun", "built_environment", "coverage_tool", "function_of", "run_tests", "sandbox_spec"]
+__all__ = [
+    "Built",
+    "Coverage",
+    "TestRun",
+    "built_environment",
+    "coverage_tool",
+    "function_of",
+    "run_tests",
+    "sandbox_spec",
+]
 
 _RUNNER = Path(__file__).with_name("runner.py")
 _RUNNER_INSIDE = "/run/patchgym/runner.py"
@@ -59,17 +68,41 @@ class TestRun:
         return self.process.seconds
 
 
-async def built_environment(environment: Environment, build: Callable[[Environment], Path]) -> Path | None:
-    """The directory of an environment, built by ``build`` in a thread; None where a container takes its place.
+@dataclass(frozen=True)
+class Built:
+    """An environment that was built: its ``folder`` (None where a container takes its place), and its services."""
+
+    folder: Path | None
+    services: tuple[ServiceSpec, ...] = ()
+
+
+async def built_environment(environment: Environment, build: Callable[[Environment], Path]) -> Built:
+    """An environment and those of its services, built by ``build`` in threads.
 
     Raises:
         EnvironmentBuildError, OfflineError, PrerequisiteError, StorageError: as ``build``.
     """
-    return None if environment.contained else await asyncio.to_thread(build, environment)
+    folder = None if environment.contained else await asyncio.to_thread(build, environment)
+    return Built(folder, tuple([await _built_service(service, build) for service in environment.services]))
+
+
+async def _built_service(service: Service, build: Callable[[Environment], Path]) -> ServiceSpec:
+    locked = Environment(python=service.python, lock=service.lock)
+    return ServiceSpec(
+        name=service.name,
+        command=service.command,
+        health=service.health,
+        setup=service.setup,
+        files=tuple(service.files.items()),
+        environment=await asyncio.to_thread(build, locked) if service.lock else None,
+        image=service.image,
+        package=service.package,
+        ready_s=service.ready_seconds,
+    )
 
 
 def sandbox_spec(
-    tree: str, environment: Environment, built: Path | None, *, base: str | None = None, coverage: Path | None = None
+    tree: str, environment: Environment, built: Built, *, base: str | None = None, coverage: Path | None = None
 ) -> SandboxSpec:
     """The specification of a sandbox in which ``run_tests`` works: ``built`` is what ``built_environment`` gave,
     ``coverage`` the directory of ``coverage_tool`` where lines are to be watched."""
@@ -77,11 +110,13 @@ def sandbox_spec(
     return SandboxSpec(
         tree=tree,
         base=base,
-        environment=built,
+        environment=built.folder,
         image=environment.image,
         dockerfile=environment.dockerfile,
         mounts=mounts,
+        variables={name: value for service in environment.services for name, value in service.variables.items()},
         pythonpath=environment.pythonpath,
+        services=built.services,
     )
 
 

@@ -17,6 +17,7 @@ from patchgym.sandbox import ExecResult, NamespaceSandboxes, Sandbox, SandboxFac
 from patchgym.tasks.gates.attack import reach
 from patchgym.tasks.gates.findings import Finding
 from patchgym.tasks.gates.workspace import Bounds, attack_workspace
+from patchgym.testrun import Built
 from tests.tasks.gates.planting import (
     bare_environment,
     commit,
@@ -36,7 +37,7 @@ BOUNDS = Bounds()
 def attack(
     task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path, bounds: Bounds = BOUNDS
 ) -> tuple[Finding, ...]:
-    return asyncio.run(attack_workspace(task, objects, factory, built, bounds))
+    return asyncio.run(attack_workspace(task, objects, factory, Built(built), bounds))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from patchgym.tasks.sources.git import GitSource
 from patchgym.tasks.sources.project import Needs, Revision
 from patchgym.tasks.sources.provide import Provided, Provider, allows, day_of
 from patchgym.tasks.sources.releases import ReleaseSource
-from patchgym.testrun import TestRun, run_tests, sandbox_spec
+from patchgym.testrun import Built, TestRun, run_tests, sandbox_spec
 from tests.tasks.sources.codebase import FLAT, MENDED, NEW_TEST, Repo, make_sdist, tree_with
 from tests.workshop import here, sandboxes
 
@@ -54,7 +54,7 @@ class Workbench:
                     if "helper" in environment.lock.split():
                         tree = tree_with_more(self.objects, tree, HELPER)
                     built = await asyncio.to_thread(self._build, environment)
-                    sandbox = await factory.create(sandbox_spec(tree, environment, built))
+                    sandbox = await factory.create(sandbox_spec(tree, environment, Built(built)))
                     try:
                         return await run_tests(sandbox, environment, (), timeout_s=timeout_s)
                     finally:
@@ -270,7 +270,7 @@ def test_a_real_package_is_mended_and_locked_as_of_its_day(objects: ObjectStore,
 
             async def suite(tree: str, environment: Environment, *, timeout_s: float) -> TestRun:
                 built = await asyncio.to_thread(build_environment, environment)
-                sandbox = await factory.create(sandbox_spec(tree, environment, built))
+                sandbox = await factory.create(sandbox_spec(tree, environment, Built(built)))
                 try:
                     return await run_tests(sandbox, environment, (), timeout_s=timeout_s)
                 finally:

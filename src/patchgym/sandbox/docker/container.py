@@ -13,6 +13,11 @@ from patchgym.sandbox.limits import group_of, oom_kills
 from patchgym.sandbox.living import has_ended
 from patchgym.sandbox.protocol import WORKSPACE
 
+# Ignoring SIGCHLD lets the kernel clear away every orphan; the end of its input never comes.
+WAITS = ["/bin/sh", "-c", "trap '' CHLD; exec cat"]
+"""The first process of a container."""
+WAITS_UNREAD = ["/usr/bin/env", "--ignore-signal=CHLD", "/etc/first/cat"]
+"""The same, by our own ``/etc`` and for root: nothing inside can read or trace it."""
 Kept = tuple[int, int]
 """A process that may go on: its id on this machine, and when it started (clock ticks since the machine did)."""
 
@@ -126,6 +131,12 @@ class Container:
 
     def _remove(self) -> None:
         self._engine.call("DELETE", f"/containers/{self.id}", absent=True, force="1", v="1")
+
+
+def bind(source: Path, place: str) -> dict[str, Any]:
+    """A file or folder of this machine, read-only, as the engine is told of it."""
+    options = {"Propagation": "rprivate", "NonRecursive": True}
+    return {"Type": "bind", "Source": str(source), "Target": place, "ReadOnly": True, "BindOptions": options}
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -14,10 +14,11 @@ from patchgym.content import ObjectStore, cache_root, disk_errors
 from patchgym.errors import PrerequisiteError, SandboxError
 from patchgym.sandbox.command import settled
 from patchgym.sandbox.docker.command import Channel, DockerStep
-from patchgym.sandbox.docker.container import Container, Kept
+from patchgym.sandbox.docker.container import WAITS, WAITS_UNREAD, Container, Kept, bind
 from patchgym.sandbox.docker.engine import Engine
 from patchgym.sandbox.docker.images import bare_image, built_image, named_image
 from patchgym.sandbox.docker.leases import labels, sweep
+from patchgym.sandbox.docker.network import DockerNetwork
 from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, variables_of
 from patchgym.sandbox.layerfiles import make_whiteout
 from patchgym.sandbox.layers import workspace_layers
@@ -25,6 +26,7 @@ from patchgym.sandbox.limits import Mechanism, is_memory
 from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
 from patchgym.sandbox.scratch import Scratch, folders
 from patchgym.sandbox.seccomp import seccomp_profile
+from patchgym.sandbox.services import Company, Templates
 from patchgym.sandbox.stack import Below, Checkouts, Layer
 from patchgym.sandbox.system import Empty, Link, Part, Shown, environment_parts, make_etc, mounted_parts, system_parts
 
@@ -33,10 +35,8 @@ _FIRST_LOOK_S, _LAST_LOOK_S, _SLOWER = 0.01, 0.25, 1.5
 _PATIENCE_S, _DRAIN_S, _GLANCE_S = 10.0, 5.0, 0.1
 _OPEN_FILES = 4096
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")] + ["/dev"]
+_SERVICE_USER = "1000:1000"
 _LONGEST = 32 * 4096  # MAX_ARG_STRLEN: the kernel takes no longer argument
-# Ignoring SIGCHLD lets the kernel clear away every orphan; the end of its input never comes.
-_WAITS = ["/bin/sh", "-c", "trap '' CHLD; exec cat"]
-_WAITS_UNREAD = ["/usr/bin/env", "--ignore-signal=CHLD", "/etc/first/cat"]
 
 
 class DockerSandboxes:
@@ -73,7 +73,10 @@ class DockerSandboxes:
             PrerequisiteError: there is no engine that can make sandboxes.
             StorageError: the disk is full.
         """
-        return await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
+        made = await kept(asyncio.get_running_loop().run_in_executor(None, self._create, spec))
+        if not spec.services:
+            return made
+        return await made.joined(Company(spec.services, made.machine.templates, made.machine.new_network))
 
     def close(self) -> None:
         """Remove the scratch folder. Sandboxes must be closed before. Happens by itself at exit."""
@@ -82,9 +85,16 @@ class DockerSandboxes:
                 self._ready.close()
                 self._ready = None
 
+    def _service(self, spec: SandboxSpec) -> "DockerSandbox":
+        """A sandbox for a service, which does not run as root: many a server refuses that."""
+        made = self._create(spec)
+        if os.geteuid() == 0:
+            made.user = _SERVICE_USER
+        return made
+
     def _create(self, spec: SandboxSpec) -> "DockerSandbox":
         with self._lock:
-            machine = self._ready = self._ready or _Machine(self._parent, self._host)
+            machine = self._ready = self._ready or _Machine(self._parent, self._host, self)
             lowers = workspace_layers(self.objects, self._cache, spec.tree, spec.base)
             image = machine.image_of(spec)
         return DockerSandbox(machine, self.objects, spec, image, Checkouts(spec.tree, lowers))
@@ -115,7 +125,7 @@ class _Image:
 class _Machine(Room):
     """What all sandboxes of a factory share: besides, the engine, and an ``/etc``."""
 
-    def __init__(self, scratch: Path | None, host: str | None) -> None:
+    def __init__(self, scratch: Path | None, host: str | None, factory: DockerSandboxes) -> None:
         self.engine = Engine(host)
         self.user = _user(self.engine.check())
         sweep(self.engine)
@@ -123,6 +133,12 @@ class _Machine(Room):
         self.etc = self.scratch.path / "etc"
         with disk_errors(self.etc):
             make_etc(self.etc)
+        self.templates = Templates(factory.objects.write_tree({}), factory._service)
+
+    def new_network(self) -> "DockerNetwork":
+        """A network for several containers. Blocking."""
+        mine = labels(self.scratch.path)
+        return DockerNetwork(self.engine, f"{self.scratch.new_name()}-network", mine, system_parts(self.etc))
 
     def image_of(self, spec: SandboxSpec) -> _Image:
         """The image of a spec: the one that it names, that of its Dockerfile, or one that shows this machine's system
@@ -149,6 +165,7 @@ class _Machine(Room):
 
     def close(self) -> None:
         """Let go of the engine, and the rest."""
+        self.templates.close()
         super().close()
         self.engine.close()
 
@@ -175,10 +192,11 @@ class DockerSandbox(LayeredSandbox):
 
     def __init__(self, machine: _Machine, objects: ObjectStore, spec: SandboxSpec, image: _Image, below: Below) -> None:
         super().__init__(machine, objects, spec, below)
-        self._machine, self._image = machine, image
+        self.machine, self._image = machine, image
         self._container: Container | None = None
         self._running: DockerStep | None = None
         self._left: tuple[Kept, ...] = ()
+        self.user = machine.user
         self._channels = machine.scratch.path / f"{self._name}-channel"
         with ExitStack() as undo, disk_errors(self._channels):
             undo.callback(self._overlay.remove)
@@ -306,27 +324,28 @@ class DockerSandbox(LayeredSandbox):
         """The container, begun where there is none. Blocking."""
         if self._container is None:
             layer = self._overlay
-            self._container = Container(self._machine.engine, layer.folder.name, self._options(layer))
+            if self.user != self.machine.user:
+                os.chown(layer.upper, *map(int, self.user.split(":")))
+            self._container = Container(self.machine.engine, layer.folder.name, self._options(layer))
             layer.mounted = self._container.root
         return self._container
 
     def _options(self, layer: Layer) -> dict[str, Any]:
         """What the engine is told of the container."""
-        machine, image, limits = self._machine, self._image, self.spec.limits
+        machine, image, limits = self.machine, self._image, self.spec.limits
         mine = labels(machine.scratch.path)
         return {
             "Image": image.name,
-            "Entrypoint": _WAITS_UNREAD if image.ours and os.geteuid() == 0 else _WAITS,
+            "Entrypoint": WAITS_UNREAD if image.ours and os.geteuid() == 0 else WAITS,
             "Cmd": [],
             "OpenStdin": True,
-            "User": machine.user,
-            "Hostname": "sandbox",
+            "User": self.user,
             "WorkingDir": WORKSPACE,
-            "NetworkDisabled": True,
+            **({"Hostname": "sandbox", "NetworkDisabled": True} if self.network is None else {}),
             "Labels": mine,
             "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": {
-                "NetworkMode": "none",
+                "NetworkMode": f"container:{self.network.id}" if isinstance(self.network, DockerNetwork) else "none",
                 "ReadonlyRootfs": True,
                 "CapDrop": ["ALL"],
                 "ReadonlyPaths": _READ_ONLY,
@@ -350,15 +369,17 @@ class DockerSandbox(LayeredSandbox):
                     **{part.place: "ro,size=4k" for part in image.parts if isinstance(part, Empty)},
                 },
                 "Mounts": [
-                    *(_bind(part.source, part.place) for part in image.parts if isinstance(part, Shown)),
-                    _bind(self._channels, _INSIDE),
+                    *(bind(part.source, part.place) for part in image.parts if isinstance(part, Shown)),
+                    bind(self._channels, _INSIDE),
                     *(_workspace(layer, place, mine) for place in image.workspaces),
                 ],
             },
         }
 
     def _twin(self, below: Below) -> "DockerSandbox":
-        return DockerSandbox(self._machine, self._objects, self.spec, self._image, below)
+        twin = DockerSandbox(self.machine, self._objects, self.spec, self._image, below)
+        twin.user = self.user
+        return twin
 
     def _interrupt(self) -> None:
         if self._running is not None:
@@ -374,7 +395,7 @@ class DockerSandbox(LayeredSandbox):
 
         def end() -> None:
             container.stop()
-            self._machine.engine.call("DELETE", f"/volumes/{volume}", absent=True)
+            self.machine.engine.call("DELETE", f"/volumes/{volume}", absent=True)
 
         return end
 
@@ -384,11 +405,6 @@ class DockerSandbox(LayeredSandbox):
     @property
     def _keeps(self) -> bool:
         return bool(self._left)
-
-
-def _bind(source: Path, place: str) -> dict[str, Any]:
-    options = {"Propagation": "rprivate", "NonRecursive": True}
-    return {"Type": "bind", "Source": str(source), "Target": place, "ReadOnly": True, "BindOptions": options}
 
 
 def _workspace(layer: Layer, place: str, mine: Mapping[str, str]) -> dict[str, Any]:

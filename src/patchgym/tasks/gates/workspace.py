@@ -16,7 +16,7 @@ from patchgym.records import Task
 from patchgym.sandbox import WORKSPACE, ExecResult, SandboxFactory
 from patchgym.tasks.gates.findings import Finding, one_line
 from patchgym.tasks.gates.solution import answer_of, fix_blocks, hidden_blocks, key_sources
-from patchgym.testrun import sandbox_spec
+from patchgym.testrun import Built, sandbox_spec
 
 CHECK = "workspace"
 _ATTACK = Path(__file__).with_name("attack")
@@ -63,10 +63,10 @@ class Bounds:
 
 
 async def attack_workspace(
-    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Path | None, bounds: Bounds = Bounds()
+    task: Task, objects: ObjectStore, factory: SandboxFactory, built: Built, bounds: Bounds = Bounds()
 ) -> tuple[Finding, ...]:
-    """What the attack finds in a fresh sandbox of ``task``; ``built`` is the directory of its environment (None: a
-    container). The fixed tree is written to ``objects``.
+    """What the attack finds in a fresh sandbox of ``task``; ``built`` is its environment. The fixed
+    tree is written to ``objects``.
 
     Raises:
         SandboxError: the sandbox could not be made or was lost.
@@ -74,7 +74,7 @@ async def attack_workspace(
         DataError: the task's objects are not in the store.
         PatchError: the gold patch does not parse or does not apply.
     """
-    environment = str(built.absolute()) if built is not None else _SYSTEM
+    environment = str(built.folder.absolute()) if built.folder is not None else _SYSTEM
     request = json.dumps(_secrets(task, objects, environment, bounds)).encode()
     spec = sandbox_spec(task.workspace, task.environment, built)
     sandbox = await factory.create(replace(spec, mounts={**spec.mounts, _MOUNT: _ATTACK}))

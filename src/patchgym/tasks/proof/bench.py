@@ -59,7 +59,7 @@ class Bench:
         """
         async with self._slots:
             built = await built_environment(environment, self._build)
-            watched = cover if built is not None else ()  # an image has its own Python, and coverage.py is for ours
+            watched = cover if built.folder is not None else ()  # coverage.py is for our Pythons
             tool = await asyncio.to_thread(coverage_tool, environment, self._build) if watched else None
             spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
             sandbox = await self._factory.create(spec)

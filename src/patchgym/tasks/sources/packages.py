@@ -17,13 +17,16 @@ from patchgym.errors import UsageError
 from patchgym.records import Distribution, Environment
 from patchgym.tasks.sources.project import Project, Revision
 from patchgym.tasks.sources.sdists import read_sdist
+from patchgym.tasks.sources.services import services_of
 
 
 class Package(Project):
     """A project on PyPI with pinned releases: ``releases`` maps versions to the SHA-256 of their sdists, ``dates`` to
-    the days on which they came out, ``lock`` names what the tests need (a file in ``locks/``)."""
+    the days on which they came out, ``lock`` names what the tests need (a file in ``locks/``), ``services`` what runs
+    beside them (``services.toml``), each with variables that the tests are told besides."""
 
     lock: str
+    services: dict[str, dict[str, str]] = Field(default_factory=dict)
     releases: dict[str, str]
     dates: dict[str, date] = Field(default_factory=dict)
 
@@ -98,6 +101,7 @@ class Catalog:
             lock=_data_file(f"locks/{package.lock}.txt"),
             distribution=Distribution(name=pin.name, version=pin.version, entry_points=entry_points),
             pythonpath=package.pythonpath,
+            services=services_of(package.services),
         )
         day = package.dates.get(pin.version)
         return Revision(
