@@ -45,6 +45,11 @@ class Capture:
         """What is kept of it."""
         return bytes(self._first + self._last[max(0, len(self._last) - self._last_limit) :])
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether more came than is kept."""
+        return self.size > self._limit
+
     def cut(self, objects: ObjectStore) -> Cut | None:
         """What is missing, once all of it is in the object store; None where nothing is. Blocking.
 

@@ -135,10 +135,6 @@ class Limiter:
             bounds |= {resource.RLIMIT_DATA: self._limits.memory_bytes, resource.RLIMIT_NPROC: self._limits.processes}
         return list(bounds.items())
 
-    def holds_files(self, folder: Path) -> bool:
-        """Whether what a command writes to ``folder`` counts as its memory."""
-        return bool(self._groups) and is_memory(folder)
-
     def oom_kills(self) -> int:
         """How many processes the memory limit has killed so far; always 0 with rlimits."""
         return oom_kills(self._groups[0]) if self._groups else 0

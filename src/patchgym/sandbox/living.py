@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -30,9 +30,10 @@ its program, which nobody may read, makes the kernel keep its memory and descrip
 
 
 class Living:
-    """One ``bwrap`` with the first process in its namespaces. ``root`` is the workspace as it is mounted there."""
+    """One ``bwrap`` with the first process in its namespaces. ``root`` is the workspace as it is mounted there,
+    ``commands`` a socket to what starts commands (``spawner.py``)."""
 
-    def __init__(self, arguments: Sequence[str], network: Sequence[int] = ()) -> None:
+    def __init__(self, spawner: "Spawner", arguments: Sequence[str], network: Sequence[int] = ()) -> None:
         """Start ``bwrap``, whose program and options are ``arguments``; ``ready`` waits for it. ``network`` are the
         namespaces to join before its own, where it shares a network; they are not its to close.
 
@@ -41,6 +42,8 @@ class Living:
         """
         self.namespaces: tuple[int, ...] = ()
         self.root = -1
+        self.commands: socket.socket | None = None
+        self._spawner = spawner
         self._network = tuple(network)
         self._first = self._pid = -1
         self._stopped = False
@@ -95,28 +98,32 @@ class Living:
             self._join(json.loads(os.read(self._status, 4096).splitlines()[0])["child-pid"])
         except OSError as error:
             return f"its namespaces cannot be joined: {error}"
+        self.commands = self._spawner.keep([*self._network, *self.namespaces])
         return ""
-
-    @property
-    def joined(self) -> tuple[int, ...]:
-        """Descriptors of all namespaces that a command joins, in order."""
-        return (*self._network, *self.namespaces)
 
     @property
     def lost(self) -> bool:
         """Whether the first process was ended from outside, and with it everything in the namespaces."""
         return has_ended(self._first, self._pid)
 
-    def stop(self) -> None:
-        """End everything inside and wait until it is gone. Blocking; may be called twice."""
+    def kill(self) -> None:
+        """End everything inside; ``stop`` waits until it is gone."""
         if self._stopped:
             return
-        self._stopped = True
         if self._first >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
         else:
             self._process.kill()
+
+    def stop(self) -> None:
+        """End everything inside and wait until it is gone. Blocking; may be called twice."""
+        if self._stopped:
+            return
+        self.kill()
+        self._stopped = True
+        if self.commands is not None:
+            self.commands.close()
         opened = (*self.namespaces, self.root, self._first, self._life, self._ready, self._status, self._said)
         self.namespaces, self.root, self._first = (), -1, -1
         for descriptor in opened:
@@ -149,39 +156,35 @@ class Living:
 
 
 class Spawner:
-    """The one process of this runner that starts commands in sandboxes (``spawner.py``). It keeps nothing, so that one
-    that died is replaced."""
+    """The one process of this runner that forks what starts commands in sandboxes (``spawner.py``). One that died, and
+    what it forked with it, is replaced."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def start(self, request: Mapping[str, object], descriptors: Sequence[int]) -> None:
-        """Have a command started. ``descriptors`` are control, status, streams, namespaces and control groups, as the
-        request counts them; they stay open here.
+    def keep(self, namespaces: Sequence[int]) -> socket.socket:
+        """A socket over which commands in these namespaces (descriptors, in the order in which they are joined) can be
+        asked for. Its closing ends them.
 
         Raises:
             SandboxError: it could not be asked.
         """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            given = os.memfd_create("request", os.MFD_CLOEXEC)
-        except OSError as error:
-            raise SandboxError("Cannot start a command", why=str(error), mend="Raise ulimit -n.") from error
-        try:
-            with open(os.dup(given), "wb") as file:
-                file.write(json.dumps(request).encode())
-            os.lseek(given, 0, os.SEEK_SET)
-            with self._lock:
+            with theirs, self._lock:
+                given = [theirs.fileno(), *namespaces]
                 try:
-                    self._send([given, *descriptors])
+                    self._send(given)
                 except (BrokenPipeError, ConnectionResetError):
                     self._end()
-                    self._send([given, *descriptors])
+                    self._send(given)
         except OSError as error:
-            raise SandboxError("Cannot start a command", why=str(error)) from error
-        finally:
-            os.close(given)
+            ours.close()
+            raise SandboxError("Cannot start commands", why=str(error)) from error
+        ours.setblocking(False)
+        return ours
 
     def close(self) -> None:
         """End it, and with it every command that it started. May be called twice."""

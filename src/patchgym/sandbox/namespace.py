@@ -12,7 +12,7 @@ from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_argume
 from patchgym.sandbox.command import Command, NeverBegun, Process
 from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, variables_of
 from patchgym.sandbox.layers import workspace_layers
-from patchgym.sandbox.limits import Limiter, Mechanism, find_mechanism
+from patchgym.sandbox.limits import Limiter, Mechanism, find_mechanism, is_memory
 from patchgym.sandbox.living import Living, Spawner
 from patchgym.sandbox.network import NamespaceNetwork
 from patchgym.sandbox.prerequisites import check_namespace, refusal, scratch_parent
@@ -85,6 +85,7 @@ class _Machine(Room):
         self.mechanism: Mechanism = find_mechanism()
         self.spawner = Spawner()
         super().__init__(Scratch(scratch_parent(self.bwrap, scratch), self.mechanism))
+        self.holds_files = self.mechanism.kind != "rlimit" and is_memory(self.scratch.path)
         self.etc = self.scratch.path / "etc"
         with disk_errors(self.etc):
             make_etc(self.etc)
@@ -177,6 +178,8 @@ class NamespaceSandbox(LayeredSandbox):
             except NeverBegun:
                 command = Command(self.spec.limits, self._overlay.folder)
                 await self._run(command, request, timeout_s, stdin=stdin, report=report)
+            if not (command.stdout.is_cut or command.stderr.is_cut):  # nothing to store, and a thread costs its time
+                return command.result(self._objects, self._limiter.kind)
             return await self._in_worker(lambda: command.result(self._objects, self._limiter.kind))
 
     async def _run(
@@ -185,9 +188,9 @@ class NamespaceSandbox(LayeredSandbox):
         living = await self._alive()
         killed_before = self._limiter.oom_kills()
         request = {**request, "kept": self._left}
-        command.start(self.machine.spawner, living, request, self._limiter, stdin=stdin, report=report)
+        command.start(living, request, self._limiter, stdin=stdin, report=report)
         self._running = command
-        watching = asyncio.ensure_future(self._watch(command, in_memory=self._limiter.holds_files(self._overlay.upper)))
+        watching = asyncio.ensure_future(self._watch(command, in_memory=self.machine.holds_files))
         try:
             await command.wait(timeout_s)
             if living.lost:
@@ -212,11 +215,10 @@ class NamespaceSandbox(LayeredSandbox):
         if self._living is None:
             layers = overlay_arguments(self._overlay.lowers, self._overlay.upper, self._overlay.work)
             sealed = ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
-            if isinstance(self.network, NamespaceNetwork):
-                entering, sharing = self.network.enter, ["--share-net"]
-                self._living = Living([*entering, *self._outside, *sharing, *layers, *sealed], self.network.namespaces)
-            else:
-                self._living = Living([*self._outside, *layers, *sealed])
+            network = self.network if isinstance(self.network, NamespaceNetwork) else None
+            entering, sharing = (network.enter, ["--share-net"]) if network is not None else ([], [])
+            arguments = [*entering, *self._outside, *sharing, *layers, *sealed]
+            self._living = Living(self.machine.spawner, arguments, network.namespaces if network is not None else ())
         said = await self._living.ready()
         if said:
             self._retire()
@@ -234,10 +236,21 @@ class NamespaceSandbox(LayeredSandbox):
     def _let_go(self) -> Callable[[], None] | None:
         living, self._living = self._living, None
         self._overlay.mounted = -1
-        return living.stop if living is not None else None
+        if living is None:
+            return None
+        living.kill()
+        return living.stop
+
+    def discard(self) -> None:
+        """See ``LayeredSandbox.discard``. The control groups go while the kernel takes the namespaces apart."""
+        end = self._let_go()
+        self._limiter.close()
+        if end is not None:
+            end()
+        super().discard()
 
     def _release(self) -> None:
-        self._limiter.close()
+        """Nothing else is held."""
 
     @property
     def _keeps(self) -> bool:

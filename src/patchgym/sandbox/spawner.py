@@ -1,19 +1,21 @@
 """Starts commands inside living sandboxes, from outside. Stands alone: only the standard library.
 
-The runner talks to one such process over a socket. A message brings descriptors: a request (JSON in a memory file), a
-control pipe, a status pipe, the command's streams, and the namespaces and control groups to join. Each command costs
-two forks of this small process: the *keeper* joins the namespaces of the sandbox, and its child, born inside, gives up
-every privilege and becomes the command. The keeper itself never appears inside: nothing there can see, stop or imitate
-it. It kills what the command leaves behind and then tells how the command ended.
+The runner talks to one such process over a socket. Each message brings the descriptors of a socket and of the
+namespaces of one sandbox, and is answered by a *keeper*: a child, forked ahead, that joins the namespaces, gives up
+every privilege and serves commands over that socket, one at a time. A command is a message of JSON (in a memory file,
+where it is long) with its streams and control groups; it is one more fork, born inside. The keeper itself never appears
+inside: nothing there can see, stop or imitate it. It kills what a command leaves behind and tells how it ended.
 
-It says ``{"begun": pid}`` or ``{"refused": reason}`` or ``{"not_run": reason}``, and at the end ``{"exit": code}`` or
-``{"signal": number}``, with ``kept`` where processes may go on. When the control pipe closes (the runner wants the end,
-or is gone) everything is killed. Neither this process nor a keeper can be dumped or traced by processes inside: the
-flag that forbids it holds until a program is executed.
+A keeper says ``{"begun": pid}`` or ``{"refused": reason}`` or ``{"not_run": reason}``, each in a message, and at the
+end ``{"exit": code}`` or ``{"signal": number}``, with ``kept``: processes that may go on. A message without descriptors
+asks for the end of the command; when the socket closes (the sandbox ends, or the runner is gone) all of it is killed.
+Neither this process nor a keeper can be dumped or traced by processes inside: the flag that forbids it holds until a
+program is executed.
 """
 
 import ctypes
 import errno
+import gc
 import json
 import os
 import resource
@@ -23,13 +25,15 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-_MOST_DESCRIPTORS = 32
-_PATIENCE_S = 10.0
+_MOST_BYTES, _MOST_DESCRIPTORS, _MOST_TOLD = 1 << 16, 32, 1000
+_PATIENCE_S, _GRACE_S = 10.0, 1.0
 _SET_PDEATHSIG, _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _SET_SECCOMP, _CAP_AMBIENT = 1, 4, 24, 38, 22, 47
 _FILTER, _CLEAR_ALL = 2, 4
 _CAPABILITIES = 64
+_TAKEN, _NO_MORE, _IN_A_FILE = b"t", b"n", b"@"
 _CAPABILITY_VERSION = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,57 +45,126 @@ class _Program(ctypes.Structure):
 
 
 def main() -> None:
-    """Serve until the runner closes the socket, or is gone."""
+    """Serve until the runner closes the socket, or is gone. A keeper is forked ahead of the sandbox that it will serve,
+    so that no command waits for that."""
     control = socket.socket(fileno=int(sys.argv[1]))
+    filter_ = bytes.fromhex(sys.argv[2])
     _call("prctl", _SET_DUMPABLE, 0, 0, 0, 0)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are nobody's concern once they have told
-    runner = os.getpid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are nobody's concern
+    gc.disable()
+    gc.freeze()  # what is never looked at again is never copied for a fork
+    taking, taken = os.pipe()
+    server = os.getpid()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 16, _MOST_DESCRIPTORS)
-        if not data:
-            return
         try:
-            child = os.fork()
+            keeper = os.fork()
         except OSError as error:
-            _tell(descriptors[2], refused=f"fork: {error}")
-            child = -1
-        if child == 0:
-            control.close()
-            _keep(descriptors, bytes.fromhex(sys.argv[2]), runner)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            _refuse(control, f"fork: {error}")
+            continue
+        if keeper == 0:
+            os.close(taking)
+            _keep(control, taken, filter_, server)
+        if not _is_taken(taking, keeper):
+            _outlive_keepers()
+            return
 
 
-def _keep(descriptors: list[int], filter_: bytes, parent: int) -> None:
-    """One command, from its start to the end of all that it left behind. Does not return."""
-    given, control, status, *others = descriptors
+def _outlive_keepers() -> None:
+    """Wait, not for long, for keepers that are about to end: else the runner would inherit them, where it is the first
+    process of a container, and never clear them away."""
+    until = time.monotonic() + _GRACE_S
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+            time.sleep(0.001)
+
+
+def _refuse(control: socket.socket, reason: str) -> None:
+    data, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, _MOST_DESCRIPTORS)
+    if not data:
+        sys.exit()
+    _tell(descriptors[0], refused=reason)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _is_taken(taking: int, keeper: int) -> bool:
+    """Wait until the waiting keeper has a sandbox, or is gone; False where there will be no more sandboxes."""
+    try:
+        process = os.pidfd_open(keeper)
+    except ProcessLookupError:  # it is gone already, but may have told
+        return select.select([taking], [], [], 0)[0] == [] or os.read(taking, 1) == _TAKEN
+    try:
+        ready = select.select([taking, process], [], [])[0]
+        return taking not in ready or os.read(taking, 1) == _TAKEN
+    finally:
+        os.close(process)
+
+
+def _keep(control: socket.socket, taken: int, filter_: bytes, parent: int) -> None:
+    """Wait for a sandbox, and serve its commands to its end. Does not return."""
+    _die_with(parent)
+    data, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, _MOST_DESCRIPTORS)
+    os.write(taken, _TAKEN if data else _NO_MORE)
+    if not data:
+        os._exit(0)
+    os.close(taken)
+    control.close()
+    status, *namespaces = descriptors
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with open(given, "rb") as file:
-            request = json.load(file)
-        streams, others = others[: request["streams"]], others[request["streams"] :]
-        namespaces, others = others[: request["namespaces"]], others[request["namespaces"] :]
-        members, groups = others[: request["members"]], others[request["members"] :]
         for namespace in namespaces:
             _call("setns", namespace, 0)
             os.close(namespace)
-        _die_with(parent)
-        keeper = os.getpid()
-        child = os.fork()
-        if child == 0:
-            os.close(control)
-            _become(request, status, streams, groups, filter_, keeper)
+        _die_with(parent)  # joining a user namespace has undone it
+        _seal(filter_)
+        gc.freeze()
+        requests = socket.socket(fileno=status)
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(requests, _MOST_BYTES, _MOST_DESCRIPTORS)
+            if not data:
+                os._exit(0)
+            if descriptors:  # else the end is wanted of a command that has ended
+                _serve(requests, data, descriptors)
     except (OSError, ValueError) as error:
         _tell(status, refused=str(error))
-        os._exit(1)
+    os._exit(1)
+
+
+def _seal(filter_: bytes) -> None:
+    """Give up every privilege, for this process and all that it starts."""
+    for number in range(_CAPABILITIES):
+        _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # refuses numbers that this kernel does not know
+    _libc.prctl(_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _call("capset", header, (ctypes.c_uint32 * 6)())
+    _call("prctl", _SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if filter_:
+        program = _Program(len(filter_) // 8, filter_)
+        _call("prctl", _SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)
+
+
+def _serve(requests: socket.socket, data: bytes, others: list[int]) -> None:
+    """One command, from its start to the end of all that it left behind."""
+    status = requests.fileno()
+    if data == _IN_A_FILE:
+        given, *others = others
+        with open(given, "rb") as file:
+            data = file.read()
+    request = json.loads(data)
+    streams, others = others[: request["streams"]], others[request["streams"] :]
+    members, groups = others[: request["members"]], others[request["members"] :]
+    keeper = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become(request, status, streams, groups, keeper)
     for descriptor in (*streams, *groups):
         os.close(descriptor)
     _tell(status, begun=child)
     ended = os.pidfd_open(child)
     ready = select.poll()
     ready.register(ended, select.POLLIN)
-    ready.register(control, select.POLLIN)
-    wanted = all(descriptor != control for descriptor, _ in ready.poll())
+    ready.register(status, select.POLLIN)
+    wanted = all(descriptor != status for descriptor, _ in ready.poll())
     if not wanted:
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -99,14 +172,13 @@ def _keep(descriptors: list[int], filter_: bytes, parent: int) -> None:
         kept = []  # its control group is empty
     else:
         kept = _clear(request["kept"], keep=request["keep"] and wanted)
+    for descriptor in (ended, *members):
+        os.close(descriptor)
     _tell(status, **({"signal": -code} if code < 0 else {"exit": code}), kept=kept)
-    os._exit(0)
 
 
-def _become(
-    request: dict[str, Any], status: int, streams: Sequence[int], groups: Sequence[int], filter_: bytes, keeper: int
-) -> None:
-    """Give up everything and become the command; when that fails, say so and end. Does not return."""
+def _become(request: dict[str, Any], status: int, streams: Sequence[int], groups: Sequence[int], keeper: int) -> None:
+    """Become the command; when that fails, say so and end. Does not return."""
     try:
         os.setsid()
         for group in groups:
@@ -117,19 +189,14 @@ def _become(
         variables = request["variables"]
         if len(streams) > 3:
             variables[request["channel"]] = "3"
-        _drop_capabilities()
         _die_with(keeper)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT):
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         os.chdir(request["cwd"])
-        _call("prctl", _SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if filter_:
-            program = _Program(len(filter_) // 8, filter_)
-            _call("prctl", _SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)
         _execute([bytes.fromhex(part) for part in request["argv"]], variables)
     except (OSError, ValueError) as error:
-        _tell(status, not_run=str(error))
+        _tell(status, not_run=str(error)[:_MOST_TOLD])
     os._exit(127)
 
 
@@ -162,14 +229,6 @@ def _execute(argv: list[bytes], variables: dict[str, str]) -> None:
         except OSError as error:
             failed = error
     raise OSError(failed.errno, f"{os.fsdecode(argv[0])}: {failed.strerror}")
-
-
-def _drop_capabilities() -> None:
-    for number in range(_CAPABILITIES):
-        _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # refuses numbers that this kernel does not know
-    _libc.prctl(_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _call("capset", header, (ctypes.c_uint32 * 6)())
 
 
 def _die_with(parent: int) -> None:
@@ -253,7 +312,8 @@ def _strangers(kept: list[list[int]]) -> list[int]:
 
 
 def _tell(status: int, **said: object) -> None:
-    os.write(status, json.dumps(said).encode() + b"\n")
+    with suppress(OSError):  # somebody may not listen any more
+        os.write(status, json.dumps(said).encode())
 
 
 def _call(name: str, *arguments: object) -> None:
