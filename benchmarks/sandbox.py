@@ -25,12 +25,14 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from patchgym.content import ObjectStore
 from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec
 from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_arguments, overlay_arguments, part_arguments
+from patchgym.sandbox.docker import DockerSandbox, DockerSandboxes
+from patchgym.sandbox.docker.own import own_engine
 from patchgym.sandbox.layerfiles import remove_tree
 from patchgym.sandbox.scratch import folders
 from patchgym.sandbox.system import system_parts
@@ -49,7 +51,7 @@ def make_tree(store: ObjectStore, folder: Path) -> str:
     return store.ingest(folder)
 
 
-async def ours(factory: NamespaceSandboxes, tree: str, *, diff: bool) -> None:
+async def ours(factory: NamespaceSandboxes | DockerSandboxes, tree: str, *, diff: bool) -> None:
     """Make a sandbox, run ``true`` in it, diff it and destroy it."""
     sandbox = await factory.create(SandboxSpec(tree=tree))
     done = await sandbox.exec(["true"])
@@ -59,7 +61,7 @@ async def ours(factory: NamespaceSandboxes, tree: str, *, diff: bool) -> None:
     await sandbox.close()
 
 
-async def living(sandbox: NamespaceSandbox) -> None:
+async def living(sandbox: NamespaceSandbox | DockerSandbox) -> None:
     """Run ``true`` in a sandbox that lives."""
     assert (await sandbox.exec(["true"])).exit_code == 0
 
@@ -106,10 +108,10 @@ def docker(host: str) -> list[str]:
 
 
 def import_image(host: str) -> None:
-    """Make an image that holds ``true`` and the libraries that it needs, from this machine's files."""
-    program = shutil.which("true") or "/bin/true"
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    files = {"/bin/true": program, **{word: word for word in listed.split() if word.startswith("/")}}
+    """Make an image that holds ``true``, ``sleep`` and the libraries that they need, from this machine's files."""
+    programs = {f"/bin/{name}": shutil.which(name) or f"/bin/{name}" for name in ("true", "sleep")}
+    listed = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=False).stdout
+    files = {**programs, **{word: word for word in listed.split() if word.startswith("/") and not word.endswith(":")}}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for name, source in files.items():
@@ -118,37 +120,14 @@ def import_image(host: str) -> None:
 
 
 @contextmanager
-def engine() -> Iterator[str]:
-    """An engine of our own, gone afterwards with its processes, mounts and control groups."""
-    folder = Path(tempfile.mkdtemp(prefix="patchgym-dockerd-"))
-    traces = {*Path("/sys/fs/cgroup").glob("*"), Path("/run/docker"), Path("/run/containerd")}
-    traces = {path / "docker" if path.parent.name == "cgroup" else path for path in traces}
-    before = {path for path in traces if path.exists()}
-    host = f"unix://{folder}/socket"
-    command = ["dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
-    command += ["--host", host, "--bridge=none", "--iptables=false", "--ip6tables=false"]
-    with (folder / "log").open("wb") as log:
-        daemon = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+def container(host: str) -> Iterator[str]:
+    """A container that does nothing but live."""
+    started = [*docker(host), "run", "--detach", "--network", "none", IMAGE, "/bin/sleep", "100000"]
+    name = subprocess.run(started, check=True, capture_output=True, text=True).stdout.strip()
     try:
-        until = time.monotonic() + 60
-        while subprocess.run([*docker(host), "info"], capture_output=True, check=False).returncode:
-            if daemon.poll() is not None or time.monotonic() > until:
-                raise SystemExit(f"dockerd did not start:\n{(folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.2)
-        yield host
+        yield name
     finally:
-        daemon.terminate()
-        daemon.wait()
-        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
-            if line.split()[4].startswith(f"{folder}/"):
-                subprocess.run(["umount", line.split()[4]], check=False)
-        for path in traces - before:
-            if path.parent.parent == Path("/sys/fs/cgroup"):
-                with suppress(OSError):
-                    path.rmdir()
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-        shutil.rmtree(folder)
+        run([*docker(host), "rm", "--force", name])
 
 
 async def timed(work: Callable[[], Awaitable[None] | None]) -> float:
@@ -178,8 +157,30 @@ async def measure(repeats: int, host: str | None, folder: Path) -> tuple[dict[st
         "cli_help": lambda: run([sys.executable, "-m", "patchgym", "--help"]),
         "floor_python_start": lambda: run([sys.executable, "-c", "pass"]),
     }
-    if host is not None:
-        cases["docker_run_true"] = lambda: run([*docker(host), "run", "--rm", "--network", "none", IMAGE, "/bin/true"])
+    with ExitStack() as stack:
+        if host is not None:
+            engine = DockerSandboxes(store, cache=folder / "cache", host=host)
+            stack.callback(engine.close)
+            contained = await engine.create(SandboxSpec(tree=tree))
+            peer = stack.enter_context(container(host))
+            cases |= {
+                "docker_run_true": lambda: run([*docker(host), "run", "--rm", "--network", "none", IMAGE, "/bin/true"]),
+                "docker_exec_true": lambda: run([*docker(host), "exec", peer, "/bin/true"]),
+                "our_container_create_true_diff_destroy": lambda: ours(engine, tree, diff=True),
+                "our_container_command": lambda: living(contained),
+            }
+        samples = await interleaved(cases, repeats)
+        if host is not None:
+            await contained.close()
+    await alive.close()
+    together = await crowd(factory, tree)
+    factory.close()
+    remove_tree(hand)
+    return samples, together
+
+
+async def interleaved(cases: dict[str, Callable[[], Awaitable[None] | None]], repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of each case, again and again in turn."""
     samples: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
     for turn in range(repeats + 1):
@@ -188,11 +189,7 @@ async def measure(repeats: int, host: str | None, folder: Path) -> tuple[dict[st
             if turn:  # the first turn fills caches
                 samples[name].append(took)
         order.append(order.pop(0))  # so that what one case leaves for the kernel to do strikes every other
-    await alive.close()
-    together = await crowd(factory, tree)
-    factory.close()
-    remove_tree(hand)
-    return samples, together
+    return samples
 
 
 def report(samples: dict[str, list[float]], together: dict[str, float], repeats: int) -> dict[str, object]:
@@ -227,7 +224,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
-        host = stack.enter_context(engine()) if options.start_dockerd else options.docker_host
+        host = stack.enter_context(own_engine()) if options.start_dockerd else options.docker_host
         if host is not None:
             import_image(host)
         samples, together = asyncio.run(measure(options.repeats, host, folder))

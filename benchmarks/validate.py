@@ -5,7 +5,7 @@ three runs each of the workspace, of nothing done and of the gold patch, of the 
 the whole suite once at the end; what it finds out of a healthy suite is part of its time. Naive is the whole suite in
 each of the nine runs, in the same sandboxes; Docker is the same in ``docker run --rm`` on a copy of the files.
 
-    python benchmarks/validate.py SET [--docker-host unix:///run/docker.sock | --start-dockerd] [--docker-tasks 3]
+    python benchmarks/validate.py SET [--tasks 24] [--docker-host unix:///run/docker.sock | --start-dockerd]
 
 ``SET`` is a task set (``patchgym tasks build --out SET``).
 """
@@ -28,11 +28,12 @@ from patchgym.content import ObjectStore
 from patchgym.grading import graded_tree
 from patchgym.records import Task
 from patchgym.sandbox import NamespaceSandboxes
+from patchgym.sandbox.docker.own import own_engine
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.prove import prove_task
-from sandbox import IMAGE, docker, engine, import_image
+from sandbox import IMAGE, docker, import_image
 
 RUNS = 3
 
@@ -105,25 +106,27 @@ def main() -> None:
     parser.add_argument("taskset", type=Path)
     parser.add_argument("--docker-host", help="an engine that answers, such as unix:///run/docker.sock")
     parser.add_argument("--start-dockerd", action="store_true", help="start and stop an engine for this")
-    parser.add_argument("--docker-tasks", type=int, default=3, help="on how many of the tasks")
+    parser.add_argument("--tasks", type=int, default=24, help="on how many tasks, spread evenly over the set (0: all)")
+    parser.add_argument("--docker-tasks", type=int, default=3, help="on how many of these in containers")
     options = parser.parse_args()
     found = TaskSet.load(options.taskset)
+    tasks = found.tasks[:: max(1, len(found.tasks) // options.tasks)] if options.tasks else found.tasks
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         objects = ObjectStore(folder / "objects")
-        for task in found.tasks:
+        for task in tasks:
             found.objects.copy_tree(task.workspace, objects)
             for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
                 objects.put(found.objects.get(blob))
             build_environment(task.environment)
-        few = found.tasks[: options.docker_tasks]
+        few = tasks[:: max(1, len(tasks) // max(1, options.docker_tasks))][: options.docker_tasks]
 
-        every = len(found.tasks)
-        seconds["ours"] = took(ours(found.tasks, objects, cores), every) / every
-        seconds["naive"] = took(naive(found.tasks, objects, cores), 9 * every) / every
-        host = stack.enter_context(engine()) if options.start_dockerd else options.docker_host
+        every = len(tasks)
+        seconds["ours"] = took(ours(tasks, objects, cores), every) / every
+        seconds["naive"] = took(naive(tasks, objects, cores), 9 * every) / every
+        host = stack.enter_context(own_engine()) if options.start_dockerd else options.docker_host
         if host is not None:
             import_image(host)
             seconds["docker"] = took(in_docker(few, objects, cores, host, folder), 9 * len(few)) / len(few)
@@ -132,7 +135,8 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "tasks": len(found.tasks),
+                "tasks": len(tasks),
+                "of": len(found.tasks),
                 "seconds_a_task": {name: round(took, 2) for name, took in seconds.items()},
                 "naive_over_ours": round(seconds["naive"] / seconds["ours"], 2),
                 "docker_over_ours": round(docker_ratio, 2) if docker_ratio is not None else None,

@@ -242,8 +242,8 @@ class _Build:
         return kept
 
     async def _from_pair(self, pair: Candidate) -> list[Task]:
-        task = await self._settler.settle(pair, "train")
-        return [self._accept(task)] if task is not None else []
+        task = await self._settle(pair, "train")
+        return [task] if task is not None else []
 
     def _git(self, place: str) -> GitSource:
         told = self._shop.recipe.issues.get(place)
@@ -260,9 +260,8 @@ class _Build:
                 if not wave:
                     break
                 left -= len(wave)
-                settled = await together(self._settler.settle(candidate, "train") for candidate in wave)
-                found += [self._accept(task) for task in settled if task is not None]
-                self._on_progress("tasks", self._ready, self._wanted)
+                settled = await together(self._settle(candidate, "train") for candidate in wave)
+                found += [task for task in settled if task is not None]
         finally:
             candidates.close()  # and with it what reads the history
         self._shop.funnel.refused.update(source.refused)
@@ -303,14 +302,15 @@ class _Build:
                 break
             left -= len(planned)
             wave = [planted_candidate(revision, self._shop.bench.objects, bug) for bug in planned]
-            results = await together(self._settler.settle(candidate, side) for candidate in wave)
+            results = await together(self._settle(candidate, side) for candidate in wave)
             for candidate, task in zip(wave, results, strict=True):
                 if task is None:
-                    self._on_progress("tasks", self._ready, self._wanted)
-                elif len(found) < wanted and self._room(candidate.functions, made):
+                    continue
+                if len(found) < wanted and self._room(candidate.functions, made):
                     made.update(candidate.functions)
-                    found.append(self._accept(task))
+                    found.append(task)
                 else:
+                    self._ready -= 1
                     self._shop.funnel.drop("spare")
         return found
 
@@ -327,10 +327,10 @@ class _Build:
             source = text_of(objects, objects.entries(revision.tree)[path])
             bug = await writer.bug(path, source, name) if len(found) < wanted else None
             if bug is not None:
-                task = await self._settler.settle(planted_candidate(revision, objects, bug), side)
+                task = await self._settle(planted_candidate(revision, objects, bug), side)
                 if task is not None:
                     made.update(bug.functions)
-                    found.append(self._accept(task))
+                    found.append(task)
         return found
 
     def _plan_settings(self) -> PlanSettings:
@@ -353,8 +353,10 @@ class _Build:
     def _room(self, functions: Iterable[str], made: Counter[str]) -> bool:
         return all(made[name] < self._shop.recipe.bugs.per_function for name in functions)
 
-    def _accept(self, task: Task) -> Task:
-        self._ready += 1
+    async def _settle(self, candidate: Candidate, side: Side) -> Task | None:
+        """Settle a candidate, and tell at once how far the build is."""
+        task = await self._settler.settle(candidate, side)
+        self._ready += task is not None
         self._on_progress("tasks", self._ready, self._wanted)
         return task
 
