@@ -6,9 +6,11 @@ most 3 ms more than the command itself; of 64 sandboxes at once each takes under
 under 0.5 s.
 
     python benchmarks/sandbox.py [--repeats 30] [--docker-host unix:///run/docker.sock | --start-dockerd]
+                                 [--peer-python PYTHON | --install-peer]
 
 ``--start-dockerd`` (root, Debian's ``docker.io``) starts an engine of its own in a temporary folder, with an image made
-from this machine's files, and takes all of it away again.
+from this machine's files, and takes all of it away again. ``--peer-python`` is an interpreter that has SWE-ReX
+(``swe-rex``), whose local runtime runs commands without isolation; ``--install-peer`` makes one in a temporary folder.
 """
 
 import argparse
@@ -24,6 +26,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import venv
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -40,6 +43,46 @@ from patchgym.sandbox.system import system_parts
 IMAGE = "patchgym-benchmark"
 FILES = 200
 CROWD = 64
+PEER = """
+import asyncio, contextlib, json, logging, sys, time
+
+logging.disable()
+from swerex.deployment.local import LocalDeployment
+from swerex.runtime.abstract import BashAction, CreateBashSessionRequest
+
+
+async def begun():
+    deployment = LocalDeployment()
+    await deployment.start()
+    await deployment.runtime.create_session(CreateBashSessionRequest())
+    return deployment
+
+
+async def say(deployment):
+    await deployment.runtime.run_in_session(BashAction(command="true"))
+
+
+async def main(repeats):
+    whole, said = [], []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        deployment = await begun()
+        await say(deployment)
+        await deployment.stop()
+        whole.append((time.perf_counter() - began) * 1000)
+    deployment = await begun()
+    for _ in range(repeats):
+        began = time.perf_counter()
+        await say(deployment)
+        said.append((time.perf_counter() - began) * 1000)
+    await deployment.stop()
+    return {"swe_rex_local_create_true_destroy": whole, "swe_rex_local_command": said}
+
+
+with contextlib.redirect_stdout(sys.stderr):
+    found = asyncio.run(main(int(sys.argv[1])))
+print(json.dumps(found))
+"""
 
 
 def make_tree(store: ObjectStore, folder: Path) -> str:
@@ -128,6 +171,23 @@ def container(host: str) -> Iterator[str]:
         yield name
     finally:
         run([*docker(host), "rm", "--force", name])
+
+
+def peer(python: str, repeats: int, folder: Path) -> dict[str, list[float]]:
+    """Milliseconds that SWE-ReX takes for the same, in an interpreter that has it."""
+    (folder / "peer.py").write_text(PEER)
+    command = [python, str(folder / "peer.py"), str(repeats)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
+
+
+def with_swe_rex(folder: Path) -> str:
+    """A new interpreter with SWE-ReX, from PyPI."""
+    venv.create(folder / "peer", with_pip=True)
+    python = str(folder / "peer" / "bin" / "python")
+    run([python, "-m", "pip", "install", "-q", "swe-rex"])
+    return python
 
 
 async def timed(work: Callable[[], Awaitable[None] | None]) -> float:
@@ -221,6 +281,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--docker-host", help="an engine that answers, such as unix:///run/docker.sock")
     parser.add_argument("--start-dockerd", action="store_true", help="start and stop an engine for this")
+    parser.add_argument("--peer-python", help="an interpreter that has SWE-ReX")
+    parser.add_argument("--install-peer", action="store_true", help="make one for this")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
@@ -228,6 +290,9 @@ def main() -> None:
         if host is not None:
             import_image(host)
         samples, together = asyncio.run(measure(options.repeats, host, folder))
+        python = with_swe_rex(folder) if options.install_peer else options.peer_python
+        if python is not None:
+            samples |= peer(python, options.repeats, folder)
     print(json.dumps(report(samples, together, options.repeats), indent=2))
 
 
