@@ -119,11 +119,13 @@ def write_sdist(path: Path, files: dict[str, str]) -> str:
 
 
 def mini_catalog(folder: Path) -> Catalog:
-    """``mini`` 1.0 and 1.1 (1.1 mends ``halves`` and tests it); ``same`` 1.1 mends nothing."""
+    """``mini`` 1.0 and 1.1 (1.1 mends ``halves`` and tests it); ``same`` 1.1 mends nothing; ``twin``
+    has its code twice."""
     contents = {
         "mini-1.0": {"mini/scale.py": SOURCE, "tests/test_scale.py": TESTS},
         "mini-1.1": {"mini/scale.py": FIXED, "tests/test_scale.py": NEW_TESTS},
         "same-1.0": {"mini/scale.py": SOURCE, "tests/test_scale.py": TESTS},
+        "twin-1.0": {"mini/scale.py": FIXED, "mini/old_scale.py": FIXED, "tests/test_scale.py": NEW_TESTS},
         "same-1.1": {"mini/scale.py": SOURCE + "\n# no fix\n", "tests/test_scale.py": TESTS},
     }
     archives: dict[str, Path] = {}

@@ -251,3 +251,11 @@ def test_recipes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         validated(TaskSetRecipe, {"train": ["mini"]}, "mine")
     with pytest.raises(ConfigError, match="Did you mean heldout"):
         validated(TaskSetRecipe, {"heldouts": []}, "mine")
+
+
+def test_a_task_whose_fix_stands_elsewhere_in_the_workspace_is_dropped(tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"train": ("twin==1.0",), "heldout": (), "pairs": (), "train_per_release": 1})
+    with pytest.raises(DataError, match="readable"):
+        build(recipe, tmp_path / "set")
+    open_gates = recipe.gates.model_copy(update={"attack": False})
+    assert build(recipe.model_copy(update={"gates": open_gates}), tmp_path / "open").funnel["written"] == 1

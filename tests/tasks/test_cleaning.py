@@ -1,14 +1,17 @@
 """What a finished lot of tasks is cleaned of."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from patchgym.content import ObjectStore, diff_trees, patch_scope
-from patchgym.errors import DataError
-from patchgym.records import Task
-from patchgym.tasks.cleaning import clean
+from patchgym.errors import DataError, UsageError
+from patchgym.records import Task, TaskSetManifest
+from patchgym.tasks import TaskSet
+from patchgym.tasks.cleaning import clean, write_without
+from patchgym.tasks.taskset import write_task_set
 from tests.workshop import calc_task, tree_of
 
 LONG = """\
@@ -81,3 +84,22 @@ def test_what_stands_in_a_benchmark_goes(objects: ObjectStore, tmp_path: Path) -
     assert [(task.id, reason) for task, reason in gone] == [("known", "contaminated")]
     with pytest.raises(DataError, match="No task is left"):
         clean([known], objects, (str(tmp_path / "bench.jsonl"),))
+
+
+def test_a_set_is_written_without_what_was_found_in_it(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    task = calc_task(objects)
+    tasks = [task.model_copy(update={"id": name}) for name in ("good", "bad")]
+    now = datetime.now(UTC)
+    manifest = TaskSetManifest(name="two", recipe={}, funnel={"candidates": 2, "written": 2}, seconds=1, created_at=now)
+    (tmp_path / "two").mkdir()
+    write_task_set(tmp_path / "two", manifest, tasks, objects)
+    found = TaskSet.load(tmp_path / "two")
+    assert write_without(found, {"bad"}, tmp_path / "one") == 1
+    left = TaskSet.load(tmp_path / "one")
+    assert [task.id for task in left.tasks] == ["good"]
+    assert (left.manifest.funnel, left.manifest.dropped) == ({"candidates": 2, "written": 1}, {"audit": 1})
+    with pytest.raises(UsageError, match="exists"):
+        write_without(found, {"bad"}, tmp_path / "one")
+    with pytest.raises(DataError, match="Nothing is left"):
+        write_without(found, {"good", "bad"}, tmp_path / "none")

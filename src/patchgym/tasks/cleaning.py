@@ -1,16 +1,39 @@
 """What a finished lot of tasks is cleaned of before it is written: what benchmarks hold, duplicates, and training tasks
 that work on versions of held-out functions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from patchgym.content import ObjectStore
-from patchgym.errors import DataError
+from patchgym.content import ObjectStore, publish_directory
+from patchgym.errors import DataError, UsageError
 from patchgym.records import Task
+from patchgym.tasks.funnel import Stage
 from patchgym.tasks.overlap.fingerprints import fingerprint
 from patchgym.tasks.overlap.index import build_index
 from patchgym.tasks.overlap.material import task_material
 from patchgym.tasks.overlap.pairs import find_overlap
+from patchgym.tasks.taskset import TaskSet, write_task_set
+
+
+def write_without(tasks: TaskSet, found: Collection[str], out: Path) -> int:
+    """Write ``tasks`` to ``out`` without those of the ids ``found``, all at once; how many are left. The manifest
+    counts what went.
+
+    Raises:
+        UsageError: ``out`` exists.
+        DataError: nothing would be left.
+        StorageError: the disk is full.
+    """
+    if out.exists():
+        raise UsageError(f"{out} exists already", mend="Choose another place for the task set, or remove it.")
+    left = [task for task in tasks.tasks if task.id not in found]
+    if not left:
+        raise DataError(f"Nothing is left of {tasks.path}", why="Something was found in every task.")
+    funnel = {**tasks.manifest.funnel, Stage.WRITTEN: len(left)}
+    dropped = {**tasks.manifest.dropped, "audit": len(tasks.tasks) - len(left) + tasks.manifest.dropped.get("audit", 0)}
+    manifest = tasks.manifest.model_copy(update={"funnel": funnel, "dropped": dropped})
+    publish_directory(out, lambda folder: write_task_set(folder, manifest, left, tasks.objects))
+    return len(left)
 
 
 def clean(

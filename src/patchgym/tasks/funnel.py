@@ -36,10 +36,12 @@ REASONS: dict[str, tuple[Stage, str]] = {
     "low_priority": (Stage.CLEAR, "it is less verifiable, described, reproducible or scoped than the recipe asks"),
     "weak_tests": (Stage.CLEAR, "too many bugs planted in the solution go unnoticed"),
     "leaks": (Stage.CLEAN, "the instruction would tell the fix"),
+    "readable": (Stage.CLEAN, "the agent could read the fix or a hidden test in its sandbox"),
     "duplicate": (Stage.CLEAN, "another task of the set has nearly the same solution"),
     "overlap": (Stage.CLEAN, "a held-out task works on a version of the same function"),
     "contaminated": (Stage.CLEAN, "a benchmark holds it"),
     "license": (Stage.CLEAN, "its licence is not among those allowed"),
+    "audit": (Stage.WRITTEN, "the audit found something in them, and they were cleaned away"),
     "spare": (Stage.WRITTEN, "proved, but as many tasks as asked for were there already"),
 }
 """Why a candidate is no task: the stage that it does not get through, and what the reason means."""

@@ -105,9 +105,9 @@ class Settler:
         teller = shop.writer if shop.recipe.writer.statements else None
         draft = await draft_task(candidate, healthy, shop.bench, self._rules, side, teller)
         proved = await prove_task(draft, shop.bench, shop.recipe.proof_runs, shop.recipe.mutants)
-        return self._gated(proved)
+        return await self._gated(proved)
 
-    def _gated(self, task: Task) -> Task:
+    async def _gated(self, task: Task) -> Task:
         """Hold a proved task against what the recipe asks of it; its licence is read where nobody stated it in SPDX."""
         objects, gates = self._shop.bench.objects, self._shop.recipe.gates
         if shortfalls(priority_of(task, gates.priority), gates.priority):
@@ -120,6 +120,8 @@ class Settler:
         task = _with_license(task, objects)
         if not gates.any_license and licence_problem(task.source.license, 1.0, gates.licences):
             raise Dropped("license")
+        if gates.attack and await self._shop.bench.attack(task):
+            raise Dropped("readable")
         return task
 
 

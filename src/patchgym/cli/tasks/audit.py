@@ -18,6 +18,7 @@ from patchgym.errors import UsageError
 from patchgym.records import Task
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
+from patchgym.tasks.cleaning import write_without
 
 if TYPE_CHECKING:
     from patchgym.tasks.gates.audit import AuditReport
@@ -30,20 +31,34 @@ if TYPE_CHECKING:
 @click.option("--no-workspace", is_flag=True, help="Leave out the search of each task's sandbox.")
 @click.option("--allow", "allowed", multiple=True, metavar="SPDX", help="A licence to allow beside the default ones.")
 @click.option("--least-points", default=0, show_default=True, type=click.IntRange(0, 20), help="Priority score wanted.")
+@click.option("--clean", type=click.Path(path_type=Path), metavar="OUT", help="Write a set of the rest to this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
-    taskset: Path, ids: tuple[str, ...], no_workspace: bool, allowed: tuple[str, ...], least_points: int, as_json: bool
+    taskset: Path,
+    ids: tuple[str, ...],
+    no_workspace: bool,
+    allowed: tuple[str, ...],
+    least_points: int,
+    clean: Path | None,
+    as_json: bool,
 ) -> None:
     """Search every task for leaks, missing proof and licences that are not allowed.
 
-    Exit code 1 when anything is found.
+    Exit code 1 when anything is found. With --clean, the tasks in which nothing is found are written as a set of their
+    own.
     """
+    if clean is not None and ids:
+        raise UsageError("--clean writes the whole set, and --task looks at some of it", mend="Leave one of them out.")
     tasks = TaskSet.load(taskset)
     report = _audit(tasks, chosen_tasks(tasks, "all", ids), _settings(allowed, least_points), not no_workspace)
     if as_json:
         show_json({**report.model_dump(mode="json"), "counts": dict(report.counts())})
     else:
         _show(report, taskset.name, not no_workspace)
+    if clean is not None:
+        left = write_without(tasks, {one.task for one in report.findings}, clean)
+        if not as_json:
+            show_line(f"{left} of {len(tasks.tasks)} tasks are clean. Written to {clean}.")
     sys.exit(1 if report.findings else 0)
 
 

@@ -12,7 +12,7 @@ from patchgym.testrun import function_of
 
 _CONTEXT = (1, 2, 3)
 _MOST_LINES = 40
-_LEAST_CHARS = 16
+_LEAST_CHARS, _TELLING_CHARS = 16, 100  # "except ValueError: / return False" stands in many a program
 
 
 def answer_of(task: Task, objects: ObjectStore) -> Answer:
@@ -43,8 +43,8 @@ def workspace_texts(task: Task, objects: ObjectStore) -> dict[str, str]:
 
 def fix_blocks(answer: Answer) -> list[tuple[str, str]]:
     """Each hunk of the fix as it looks afterwards, as a path and lines in the form of ``attack.secrets.normal``: the
-    changed lines with as little context as tells them from that file before the fix. A hunk that cannot be told from
-    it is left out.
+    changed lines with as little context as tells them from that file before the fix and from commonplace code. A hunk
+    that cannot be told from the file is left out.
 
     Raises:
         PatchError: the gold patch does not parse.
@@ -52,11 +52,10 @@ def fix_blocks(answer: Answer) -> list[tuple[str, str]]:
     before = {path: f"\n{normal(answer.workspace.get(path, ''))}\n" for path, _ in answer.hunks}
     found = []
     for path, hunk in answer.hunks:
-        for context in _CONTEXT:
-            block = normal("\n".join(_after(hunk, context)))
-            if len(block) >= _LEAST_CHARS and f"\n{block}\n" not in before[path]:
-                found.append((path, block))
-                break
+        blocks = [normal("\n".join(_after(hunk, context))) for context in _CONTEXT]
+        telling = [one for one in blocks if len(one) >= _LEAST_CHARS and f"\n{one}\n" not in before[path]]
+        if telling:
+            found.append((path, next((one for one in telling if len(one) >= _TELLING_CHARS), telling[-1])))
     return found
 
 

@@ -11,6 +11,8 @@ from patchgym.errors import BuildFailure, EnvironmentBuildError
 from patchgym.grading import Grader
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
+from patchgym.tasks.gates.findings import Finding
+from patchgym.tasks.gates.workspace import attack_workspace
 from patchgym.tasks.proof.healthy import Healthy, Suites
 from patchgym.testrun import Coverage, TestRun, built_environment, coverage_tool, function_of, run_tests, sandbox_spec
 
@@ -74,6 +76,12 @@ class Bench:
         """The grader's report on ``patch``, of all tests or of some."""
         async with self._slots:
             return await self._grader.grade(task, patch, only)
+
+    async def attack(self, task: Task) -> tuple[Finding, ...]:
+        """What an agent could read of a task's solution and of its hidden tests; see ``attack_workspace``."""
+        async with self._slots:
+            built = await built_environment(task.environment, self._build)
+            return await attack_workspace(task, self.objects, self._factory, built)
 
     async def healthy(self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int) -> Healthy:
         """What a healthy tree's whole suite does over ``runs`` fresh runs, and over one more that watches the lines of

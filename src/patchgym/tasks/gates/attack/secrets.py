@@ -1,8 +1,8 @@
 """What is searched for, and how a text is searched.
 
 A text is compared line by line without indentation and blank lines, so that neither re-indenting nor trailing space
-hides anything. What is searched for is a block of such lines: a hunk of the fix with a line of context on each side, or
-a whole hidden test.
+hides anything. What is searched for is a block of such lines: a hunk of the fix with some context on each side, or a
+whole hidden test.
 """
 
 from __future__ import annotations
