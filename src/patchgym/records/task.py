@@ -45,8 +45,8 @@ class Service(Record):
     ``setup`` is a command line that runs once and whose files all sandboxes share, ``command`` the one that goes on
     running, ``health`` the one that succeeds when it can be used, which must be within ``ready_seconds``. They run in a
     workspace of their own, with ``files`` (path to text) in it. Their programs come with ``lock`` (a requirements text
-    with hashes for ``python``), from ``image``, or from the system's ``package`` of Debian. ``variables`` are told to
-    the task's commands: where it is to be found.
+    with hashes for ``python``), from ``image``, or from the system's ``package`` of Debian. ``ports`` are where it
+    listens, and ``variables`` what the task's commands are told of that.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Service(Record):
     lock: str = ""
     image: str | None = None
     package: str = ""
+    ports: tuple[int, ...] = ()
     variables: dict[str, str] = Field(default_factory=dict)
     ready_seconds: float = 60.0
 

@@ -13,10 +13,11 @@ import pytest
 
 from patchgym.content import ObjectStore
 from patchgym.records import Task
-from patchgym.sandbox import ExecResult, NamespaceSandboxes, Sandbox, SandboxFactory, SandboxSpec
+from patchgym.sandbox import ExecResult, NamespaceSandboxes, Sandbox, SandboxFactory, SandboxSpec, ServiceSpec
 from patchgym.tasks.gates.attack import reach
 from patchgym.tasks.gates.findings import Finding
 from patchgym.tasks.gates.workspace import Bounds, attack_workspace
+from patchgym.tasks.sources.services import services_of
 from patchgym.testrun import Built
 from tests.tasks.gates.planting import (
     bare_environment,
@@ -281,3 +282,22 @@ def test_an_index_that_answers_is_told_from_one_that_does_not() -> None:
         port = server.getsockname()[1]
         assert reach.answer_of("127.0.0.1", port) == "a connection was made"
     assert reach.answer_of("127.0.0.1", port) == ""
+
+
+def test_a_service_of_the_tasks_own_is_no_way_out_and_anything_beside_it_is(
+    objects: ObjectStore, factory: NamespaceSandboxes, environment: Path
+) -> None:
+    (stub,) = services_of({"http": {}})
+    service = ServiceSpec(
+        stub.name, stub.command, stub.health, files=tuple(stub.files.items()), environment=environment
+    )
+    task = calc_task(objects)
+
+    def places(*ports: int) -> set[str]:
+        own = task.environment.model_copy(update={"services": (stub.model_copy(update={"ports": ports}),)})
+        whole = task.model_copy(update={"environment": own})
+        found = asyncio.run(attack_workspace(whole, objects, factory, Built(environment, (service,)), BOUNDS))
+        return {one.where for one in found if one.kind == "socket"}
+
+    assert places(*stub.ports) == set()
+    assert places(9999) == {"127.0.0.1:8000"}

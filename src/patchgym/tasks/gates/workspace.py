@@ -107,6 +107,7 @@ def _secrets(task: Task, objects: ObjectStore, environment: str, bounds: Bounds)
         "sources": key_sources(task, answer, objects),
         "commits": [task.source.fix_commit] if task.source.fix_commit else [],
         "index": _INDEX,
+        "ports": [port for service in task.environment.services for port in service.ports],
     }
 
 

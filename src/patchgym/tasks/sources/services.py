@@ -22,6 +22,7 @@ class KnownService(Settings):
     health: tuple[str, ...]
     setup: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    ports: tuple[int, ...]
     variables: dict[str, str] = Field(default_factory=dict)
 
 
@@ -54,6 +55,7 @@ def _service(name: str, variables: Mapping[str, str]) -> Service:
         files={file: _text(file) for file in known.files},
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         lock=_text(f"locks/{known.lock}.txt") if known.lock else "",
+        ports=known.ports,
         variables={**known.variables, **variables},
     )
 

@@ -36,6 +36,7 @@ class Secrets:
         self.sources: dict[str, list[str]] = data["sources"]
         self.commits: list[str] = data["commits"]
         self.index: list[str] = data["index"]
+        self.ports: list[int] = data["ports"]
 
 
 def normal(text: str) -> str:
