@@ -310,8 +310,8 @@ class _Build:
                     made.update(candidate.functions)
                     found.append(task)
                 else:
-                    self._ready -= 1
                     self._shop.funnel.drop("spare")
+                    self._count(-1)
         return found
 
     async def _written(
@@ -356,9 +356,12 @@ class _Build:
     async def _settle(self, candidate: Candidate, side: Side) -> Task | None:
         """Settle a candidate, and tell at once how far the build is."""
         task = await self._settler.settle(candidate, side)
-        self._ready += task is not None
-        self._on_progress("tasks", self._ready, self._wanted)
+        self._count(int(task is not None))
         return task
+
+    def _count(self, more: int) -> None:
+        self._ready += more
+        self._on_progress("tasks", self._ready, self._wanted)
 
     def _belongs(self, revision: Revision, function: str, side: Side) -> bool:
         """Whether a function may be broken for ``side``: no function is on both, whatever the release."""
