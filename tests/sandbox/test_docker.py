@@ -20,7 +20,7 @@ from patchgym.sandbox import ExecResult, NamespaceSandboxes, ProcessSandboxes, S
 from patchgym.sandbox.docker import DockerSandboxes, Engine, check_docker
 from patchgym.sandbox.docker.engine import filters
 from patchgym.sandbox.docker.leases import labels, sweep
-from patchgym.sandbox.docker.sandbox import _user
+from patchgym.sandbox.docker.machine import user_of
 from tests.sandbox.conftest import FILES
 
 pytestmark = pytest.mark.xdist_group("docker")
@@ -128,10 +128,10 @@ def test_a_missing_engine_is_named_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_maps_users_is_refused() -> None:
-    assert _user({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}) == "0:0"
-    assert _user({}) == f"{os.geteuid()}:{os.getegid()}"
+    assert user_of({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}) == "0:0"
+    assert user_of({}) == f"{os.geteuid()}:{os.getegid()}"
     with pytest.raises(PrerequisiteError, match="userns-remap"):
-        _user({"SecurityOptions": ["name=userns"]})
+        user_of({"SecurityOptions": ["name=userns"]})
 
 
 def test_a_path_that_no_mount_can_name_is_refused(store: ObjectStore, tree: str, tmp_path: Path, engine: str) -> None:

@@ -11,24 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from patchgym.content import ObjectStore, cache_root, disk_errors
-from patchgym.errors import PrerequisiteError, SandboxError
+from patchgym.errors import SandboxError
 from patchgym.sandbox.command import settled
 from patchgym.sandbox.docker.command import Channel, DockerStep
 from patchgym.sandbox.docker.container import WAITS, WAITS_UNREAD, Container, Kept, bind
-from patchgym.sandbox.docker.engine import Engine
-from patchgym.sandbox.docker.images import bare_image, built_image, named_image
-from patchgym.sandbox.docker.leases import labels, sweep
+from patchgym.sandbox.docker.leases import labels
+from patchgym.sandbox.docker.machine import Image, Machine, check_docker
 from patchgym.sandbox.docker.network import DockerNetwork
-from patchgym.sandbox.layered import LayeredSandbox, Room, kept, place_of, variables_of
-from patchgym.sandbox.layerfiles import make_whiteout
+from patchgym.sandbox.layered import LayeredSandbox, kept, place_of, variables_of
 from patchgym.sandbox.layers import workspace_layers
-from patchgym.sandbox.limits import Mechanism, is_memory
+from patchgym.sandbox.limits import is_memory
 from patchgym.sandbox.protocol import WORKSPACE, Ending, ExecResult, SandboxSpec
-from patchgym.sandbox.scratch import Scratch, folders
 from patchgym.sandbox.seccomp import seccomp_profile
-from patchgym.sandbox.services import Company, Templates
+from patchgym.sandbox.services import Company
 from patchgym.sandbox.stack import Below, Checkouts, Layer
-from patchgym.sandbox.system import Empty, Link, Part, Shown, environment_parts, make_etc, mounted_parts, system_parts
+from patchgym.sandbox.system import Empty, Shown
 
 _INSIDE = "/run/patchgym/channel"
 _FIRST_LOOK_S, _LAST_LOOK_S, _SLOWER = 0.01, 0.25, 1.5
@@ -56,7 +53,7 @@ class DockerSandboxes:
         self._cache = (cache or cache_root()).absolute() / "workspaces"
         self._parent = scratch.absolute() if scratch else None
         self._host = host
-        self._ready: _Machine | None = None
+        self._ready: Machine | None = None
         self._lock = threading.Lock()
 
     @staticmethod
@@ -94,80 +91,10 @@ class DockerSandboxes:
 
     def _create(self, spec: SandboxSpec) -> "DockerSandbox":
         with self._lock:
-            machine = self._ready = self._ready or _Machine(self._parent, self._host, self)
+            machine = self._ready = self._ready or Machine(self._parent, self._host, self.objects, self._service)
             lowers = workspace_layers(self.objects, self._cache, spec.tree, spec.base)
             image = machine.image_of(spec)
         return DockerSandbox(machine, self.objects, spec, image, Checkouts(spec.tree, lowers))
-
-
-def check_docker(host: str | None = None) -> None:
-    """Ask the engine whether it is there and can make sandboxes; quick.
-
-    Raises:
-        PrerequisiteError: it cannot.
-    """
-    engine = Engine(host)
-    try:
-        _user(engine.check())
-    finally:
-        engine.close()
-
-
-class _Image:
-    """An image and what of this machine shows in it."""
-
-    def __init__(self, name: str, parts: Sequence[Part], settings: Mapping[str, Any], *, ours: bool) -> None:
-        self.name, self.parts, self.ours = name, parts, ours
-        folder = str(settings.get("WorkingDir") or "/")
-        self.workspaces = [WORKSPACE] if folder in ("/", WORKSPACE) else [WORKSPACE, folder]
-
-
-class _Machine(Room):
-    """What all sandboxes of a factory share: besides, the engine, and an ``/etc``."""
-
-    def __init__(self, scratch: Path | None, host: str | None, factory: DockerSandboxes) -> None:
-        self.engine = Engine(host)
-        self.user = _user(self.engine.check())
-        sweep(self.engine)
-        super().__init__(Scratch(_scratch_parent(scratch), Mechanism("docker")))
-        self.etc = self.scratch.path / "etc"
-        with disk_errors(self.etc):
-            make_etc(self.etc)
-        self.templates = Templates(factory.objects.write_tree({}), factory._service)
-
-    def new_network(self) -> "DockerNetwork":
-        """A network for several containers. Blocking."""
-        mine = labels(self.scratch.path)
-        return DockerNetwork(self.engine, f"{self.scratch.new_name()}-network", mine, system_parts(self.etc))
-
-    def image_of(self, spec: SandboxSpec) -> _Image:
-        """The image of a spec: the one that it names, that of its Dockerfile, or one that shows this machine's system
-        and the environment."""
-        mounted = mounted_parts(spec.mounts)
-        if spec.dockerfile is not None or spec.image is not None:
-            made = (
-                built_image(self.engine, spec.dockerfile)
-                if spec.dockerfile is not None
-                else named_image(self.engine, spec.image or "")
-            )
-            made = (
-                built_image(self.engine, spec.dockerfile)
-                if spec.dockerfile
-                else named_image(self.engine, spec.image or "")
-            )
-            settings = self.engine.call("GET", f"/images/{made}/json")["Config"]
-            return _Image(made, mounted, settings or {}, ours=False)
-        parts = system_parts(self.etc)
-        if spec.environment is not None:
-            parts += environment_parts(spec.environment)
-        bare = bare_image(self.engine, [part for part in parts if isinstance(part, Link)])
-        return _Image(bare, [*parts, *mounted], {}, ours=True)
-
-    def close(self) -> None:
-        """Let go of the engine, and the rest."""
-        self.templates.close()
-        super().close()
-        self.engine.close()
 
 
 class DockerSandbox(LayeredSandbox):
@@ -190,7 +117,7 @@ class DockerSandbox(LayeredSandbox):
 
     kind = "docker"
 
-    def __init__(self, machine: _Machine, objects: ObjectStore, spec: SandboxSpec, image: _Image, below: Below) -> None:
+    def __init__(self, machine: Machine, objects: ObjectStore, spec: SandboxSpec, image: Image, below: Below) -> None:
         super().__init__(machine, objects, spec, below)
         self.machine, self._image = machine, image
         self._container: Container | None = None
@@ -445,49 +372,3 @@ def _refusal(argv: Sequence[str], variables: Mapping[str, str]) -> str:
         if size >= _LONGEST:  # an exit code of 1 is all that the engine makes of it
             return f"{argv[0]}: {os.strerror(errno.E2BIG)}"
     return ""
-
-
-def _user(info: Mapping[str, Any]) -> str:
-    """Who runs inside: this user, so that what is written belongs to us.
-
-    Raises:
-        PrerequisiteError: the engine gives users other numbers.
-    """
-    options = " ".join(info.get("SecurityOptions") or ())
-    if "name=rootless" in options:
-        return "0:0"  # which is this user outside
-    if "name=userns" in options:
-        raise PrerequisiteError(
-            "The Docker engine maps users (userns-remap)",
-            why="What a container writes would not belong to this user.",
-            mend="Use an engine without userns-remap, or a rootless one.",
-        )
-    return f"{os.geteuid()}:{os.getegid()}"
-
-
-def _scratch_parent(scratch: Path | None) -> Path:
-    """The first folder whose file system an overlay can write to.
-
-    Raises:
-        PrerequisiteError: there is none.
-    """
-    refused = ""
-    for parent in [scratch] if scratch is not None else folders():
-        with disk_errors(parent):
-            parent.mkdir(parents=True, exist_ok=True)
-        probe = parent / f".patchgym-check-{os.getpid()}"
-        try:
-            make_whiteout(probe)
-            os.setxattr(parent, "user.patchgym", b"y")
-            os.removexattr(parent, "user.patchgym")
-        except OSError as error:
-            refused = str(error)
-        else:
-            return parent
-        finally:
-            probe.unlink(missing_ok=True)
-    raise PrerequisiteError(
-        "There is no folder for sandboxes to write to",
-        why=refused or "The temporary directory and /dev/shm are not writable.",
-        mend="Set TMPDIR to a folder on ext4, xfs, btrfs or tmpfs (not inside a container's own overlay).",
-    )
