@@ -159,8 +159,11 @@ class DockerSandbox(LayeredSandbox):
                 line = channel.wrap(argv) if channel is not None else list(argv)
                 told = {**told, **(channel.variables if channel is not None else {})}
                 await self._run(step, container, line, place_of(cwd), told, timeout_s, stdin=stdin, keep=keep)
-            except SandboxError:
+            except SandboxError as error:
+                lost = container.lost
                 await self._in_worker(self._stop)
+                if lost:  # whatever the engine made of that
+                    raise SandboxError("The sandbox was lost", why="Its first process was ended from outside.") from error
                 raise
             finally:
                 step.close()
@@ -207,7 +210,7 @@ class DockerSandbox(LayeredSandbox):
         while True:
             code, begun = await self._in_worker(lambda: container.state(name))
             if container.lost:
-                raise SandboxError("The sandbox was lost", why="Its first process was ended from outside.")
+                raise SandboxError("The sandbox was lost", why="Its first process ended.")
             if code is not None:
                 break
             if time.monotonic() >= until:
