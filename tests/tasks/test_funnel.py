@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchgym.tasks.funnel import REASONS, Dropped, Funnel, Stage
+from patchgym.tasks.funnel import REASONS, Dropped, Funnel, Stage, meaning_of
+from patchgym.tasks.sources.refusals import Refusal
 
 DROPS = st.lists(st.sampled_from(sorted(REASONS)))
 
@@ -38,3 +39,9 @@ def test_a_failure_to_build_counts_at_its_stage_under_its_kind() -> None:
     assert (funnel.stages["candidates"], funnel.stages["environment_built"], funnel.dropped) == (4, 1, {"resolver": 3})
     assert Dropped("resolver", Stage.ENVIRONMENT_BUILT).stage is Stage.ENVIRONMENT_BUILT
     assert Dropped("survived").stage is Stage.FAILS_BEFORE
+
+
+def test_every_reason_has_a_meaning_of_its_own() -> None:
+    reasons = [*REASONS, *Refusal]
+    assert len({meaning_of(reason) for reason in reasons}) == len(reasons)
+    assert meaning_of("no_parent") == "no candidate: nothing came before it"

@@ -3,6 +3,8 @@
 from collections import Counter
 from enum import StrEnum
 
+from patchgym.tasks.sources.refusals import Refusal
+
 _EXAMPLE = 400
 
 
@@ -49,7 +51,12 @@ REASONS: dict[str, tuple[Stage, str]] = {
 
 def meaning_of(reason: str) -> str:
     """What a reason means, in a line; a kind of failure to build is told of where it is defined."""
-    return REASONS[reason][1] if reason in REASONS else "no environment in which the suite passes"
+    if reason in REASONS:
+        return REASONS[reason][1]
+    for refusal in Refusal:
+        if refusal == reason:
+            return f"no candidate: {refusal.meaning}"
+    return "of no use" if reason.startswith("model_") else "no environment in which the suite passes"
 
 
 class Dropped(Exception):

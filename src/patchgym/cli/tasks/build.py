@@ -97,8 +97,11 @@ def show_funnel(manifest: TaskSetManifest, path: Path) -> None:
         show_table(
             "Why the others did not",
             ("reason", "count", "meaning"),
-            [(name.replace("_", " "), str(count), meaning_of(name)) for name, count in manifest.dropped.items()]
-            + [(name.replace("_", " "), str(count), "no candidate") for name, count in manifest.refused.items()],
+            [
+                (name.replace("_", " "), str(count), meaning_of(name))
+                for kind in (manifest.dropped, manifest.refused)
+                for name, count in kind.items()
+            ],
         )
     written = max(manifest.funnel.get("written", 0), 1)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -163,7 +163,9 @@ class DockerSandbox(LayeredSandbox):
                 lost = container.lost
                 await self._in_worker(self._stop)
                 if lost:  # whatever the engine made of that
-                    raise SandboxError("The sandbox was lost", why="Its first process was ended from outside.") from error
+                    raise SandboxError(
+                        "The sandbox was lost", why="Its first process was ended from outside."
+                    ) from error
                 raise
             finally:
                 step.close()

@@ -4,50 +4,46 @@ from enum import StrEnum
 
 
 class Refusal(StrEnum):
-    """The name under which what was refused is counted.
+    """The name under which what was refused is counted; ``meaning`` says it in a line."""
 
-    Of a code base: ``not_python``: it has no Python file. ``no_sources``: no package or module that is neither tests,
-    documents nor tools. ``no_tests``: no test file. ``no_sdist``: a release without a source distribution.
-    ``damaged``: it cannot be read. ``unsafe_path``: a path that leaves its root or lies in a ``.git`` folder.
-    ``too_large``: too many files or bytes. ``withdrawn``: the release was yanked.
+    meaning: str
 
-    Of a change: ``no_parent``: nothing came before it. ``no_source_change``, ``no_test_change``: it leaves one of the
-    two alone. ``docs_only``: it changes neither, but documents. ``renames_only``: its sources only moved.
-    ``no_code_change``: they differ in comments, docstrings, layout or line endings alone. ``too_big``: more files or
-    lines than a task should ask for. ``submodule``, ``symlink``, ``binary``, ``not_utf8``: among its sources are such
-    things. ``does_not_parse``: its sources are for another Python.
+    def __new__(cls, value: str, meaning: str) -> "Refusal":
+        """A member of this name and meaning."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
 
-    Of a logged session: ``bad_row``: its line is no session. ``no_repository``: there is no clone, or no such commit in
-    it. ``no_change``: it changed nothing. ``does_not_apply``: its patch does not fit its base.
-
-    Of a file of issues: ``bad_issue``: its line is no issue.
-    """
-
-    NOT_PYTHON = "not_python"
-    NO_SOURCES = "no_sources"
-    NO_TESTS = "no_tests"
-    NO_SDIST = "no_sdist"
-    DAMAGED = "damaged"
-    UNSAFE_PATH = "unsafe_path"
-    TOO_LARGE = "too_large"
-    WITHDRAWN = "withdrawn"
-    NO_PARENT = "no_parent"
-    NO_SOURCE_CHANGE = "no_source_change"
-    NO_TEST_CHANGE = "no_test_change"
-    DOCS_ONLY = "docs_only"
-    RENAMES_ONLY = "renames_only"
-    NO_CODE_CHANGE = "no_code_change"
-    TOO_BIG = "too_big"
-    SUBMODULE = "submodule"
-    SYMLINK = "symlink"
-    BINARY = "binary"
-    NOT_UTF8 = "not_utf8"
-    DOES_NOT_PARSE = "does_not_parse"
-    BAD_ROW = "bad_row"
-    NO_REPOSITORY = "no_repository"
-    NO_CHANGE = "no_change"
-    DOES_NOT_APPLY = "does_not_apply"
-    BAD_ISSUE = "bad_issue"
+    # Of a code base.
+    NOT_PYTHON = "not_python", "it has no Python file"
+    NO_SOURCES = "no_sources", "no package or module that is neither tests, documents nor tools"
+    NO_TESTS = "no_tests", "no test file"
+    NO_SDIST = "no_sdist", "a release without a source distribution"
+    DAMAGED = "damaged", "it cannot be read"
+    UNSAFE_PATH = "unsafe_path", "a path that leaves its root or lies in a .git folder"
+    TOO_LARGE = "too_large", "too many files or bytes"
+    WITHDRAWN = "withdrawn", "the release was yanked"
+    # Of a change.
+    NO_PARENT = "no_parent", "nothing came before it"
+    NO_SOURCE_CHANGE = "no_source_change", "it leaves the sources alone"
+    NO_TEST_CHANGE = "no_test_change", "it leaves the tests alone"
+    DOCS_ONLY = "docs_only", "it changes documents alone"
+    RENAMES_ONLY = "renames_only", "its sources only moved"
+    NO_CODE_CHANGE = "no_code_change", "only comments, docstrings, layout or line endings differ"
+    TOO_BIG = "too_big", "more files or lines than a task should ask for"
+    SUBMODULE = "submodule", "a submodule is among its sources"
+    SYMLINK = "symlink", "a symbolic link is among its sources"
+    BINARY = "binary", "a binary file is among its sources"
+    NOT_UTF8 = "not_utf8", "a source that is not UTF-8"
+    DOES_NOT_PARSE = "does_not_parse", "its sources are for another Python"
+    # Of a logged session.
+    BAD_ROW = "bad_row", "its line is no session"
+    NO_REPOSITORY = "no_repository", "no clone of its repository, or no such commit in it"
+    NO_CHANGE = "no_change", "it changed nothing"
+    DOES_NOT_APPLY = "does_not_apply", "its patch does not fit its base"
+    # Of a file of issues.
+    BAD_ISSUE = "bad_issue", "its line is no issue"
 
 
 class Refused(Exception):
