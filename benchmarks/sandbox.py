@@ -32,13 +32,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from patchgym.content import ObjectStore
-from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec
+from patchgym.records import Environment
+from patchgym.sandbox import NamespaceSandbox, NamespaceSandboxes, SandboxSpec, ServiceSpec
 from patchgym.sandbox.bwrap import find_bwrap, fresh_arguments, isolation_arguments, overlay_arguments, part_arguments
 from patchgym.sandbox.docker import DockerSandbox, DockerSandboxes
 from patchgym.sandbox.docker.own import own_engine
+from patchgym.sandbox.environments import build_environment
 from patchgym.sandbox.layerfiles import remove_tree
 from patchgym.sandbox.scratch import folders
 from patchgym.sandbox.system import system_parts
+from patchgym.tasks.sources.services import services_of
+from patchgym.testrun import built_environment
 
 IMAGE = "patchgym-benchmark"
 FILES = 200
@@ -94,14 +98,22 @@ def make_tree(store: ObjectStore, folder: Path) -> str:
     return store.ingest(folder)
 
 
-async def ours(factory: NamespaceSandboxes | DockerSandboxes, tree: str, *, diff: bool) -> None:
+async def ours(
+    factory: NamespaceSandboxes | DockerSandboxes, tree: str, *, diff: bool, services: tuple[ServiceSpec, ...] = ()
+) -> None:
     """Make a sandbox, run ``true`` in it, diff it and destroy it."""
-    sandbox = await factory.create(SandboxSpec(tree=tree))
+    sandbox = await factory.create(SandboxSpec(tree=tree, services=services))
     done = await sandbox.exec(["true"])
     assert done.exit_code == 0, done
     if diff:
         assert await sandbox.diff() == ""
     await sandbox.close()
+
+
+async def servers() -> tuple[ServiceSpec, ...]:
+    """PostgreSQL and Redis from PyPI, and the HTTP stub."""
+    environment = Environment(python="3.11", services=services_of({"redis": {}, "postgresql": {}, "http": {}}))
+    return (await built_environment(environment, build_environment)).services
 
 
 async def living(sandbox: NamespaceSandbox | DockerSandbox) -> None:
@@ -208,10 +220,12 @@ async def measure(repeats: int, host: str | None, folder: Path) -> tuple[dict[st
     hand = next(iter(folders())) / folder.name
     hand.mkdir()
     alive = await factory.create(SandboxSpec(tree=tree))
+    beside = await servers()
     cases: dict[str, Callable[[], Awaitable[None] | None]] = {
         "create_true_diff_destroy": lambda: ours(factory, tree, diff=True),
         "create_true_destroy": lambda: ours(factory, tree, diff=False),
         "command_in_living_sandbox": lambda: living(alive),
+        "create_with_services_true_destroy": lambda: ours(factory, tree, diff=False, services=beside),
         "floor_bwrap_overlay_true": bwrap_by_hand(hand, folder / "files"),
         "floor_fork_exec_true": lambda: run(["true"]),
         "cli_help": lambda: run([sys.executable, "-m", "patchgym", "--help"]),
@@ -227,6 +241,7 @@ async def measure(repeats: int, host: str | None, folder: Path) -> tuple[dict[st
                 "docker_run_true": lambda: run([*docker(host), "run", "--rm", "--network", "none", IMAGE, "/bin/true"]),
                 "docker_exec_true": lambda: run([*docker(host), "exec", peer, "/bin/true"]),
                 "our_container_create_true_diff_destroy": lambda: ours(engine, tree, diff=True),
+                "our_container_with_services": lambda: ours(engine, tree, diff=False, services=beside),
                 "our_container_command": lambda: living(contained),
             }
         samples = await interleaved(cases, repeats)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchgym.agent.prompt import read_action
+from patchgym.agent.prompt import opening, read_action
 from patchgym.policy import ProtocolError
-from patchgym.records import Message, ToolCall
+from patchgym.records import Environment, Limits, Message, Service, TaskView, ToolCall
 
 ARGUMENTS = st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text()))
 
@@ -57,3 +57,26 @@ def test_a_native_model_is_told_to_call_a_tool(content: str) -> None:
 def test_a_text_model_is_told_of_the_text_protocol() -> None:
     with pytest.raises(ProtocolError, match="tool: NAME"):
         read_action(said('{"name": "submit", "arguments": {}}'), native=False)
+
+
+def test_the_agent_is_told_of_the_services_that_run_for_it() -> None:
+    redis = Service(
+        name="redis", command=("serve",), health=("ask",), variables={"REDIS_URL": "redis://127.0.0.1:6379"}
+    )
+    silent = Service(name="files", command=("serve",), health=("ask",))
+    view = TaskView(
+        id="t",
+        instruction="It fails.",
+        workspace="",
+        environment=Environment(services=(redis, silent)),
+        failing_tests=(),
+        test_files=(),
+        test_timeout_s=1,
+        limits=Limits(),
+    )
+    _, told = opening(view, native=True)
+    assert told.content.splitlines() == [
+        "It fails.",
+        "redis is running for you and the tests: REDIS_URL=redis://127.0.0.1:6379.",
+        "files is running for you and the tests.",
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from patchgym.agent.tools import TOOLS
 from patchgym.policy import ProtocolError, parse_action
-from patchgym.records import Action, Message, TaskView
+from patchgym.records import Action, Message, Service, TaskView
 
 _ROLE = "You fix a bug in a Python repository. Do not edit tests."
 
@@ -28,7 +28,8 @@ Tools:
 def opening(view: TaskView, *, native: bool) -> tuple[Message, ...]:
     """The system message and the instruction. With ``native`` the tools are told of by the endpoint itself."""
     system = f"{_ROLE} {_NATIVE}" if native else f"{_ROLE} {_PLAIN}" + "\n".join(_tool_line(name) for name in TOOLS)
-    return (Message(role="system", content=system), Message(role="user", content=view.instruction))
+    told = "\n".join([view.instruction, *map(_service_line, view.environment.services)])
+    return (Message(role="system", content=system), Message(role="user", content=told))
 
 
 def read_action(message: Message, *, native: bool) -> Action:
@@ -87,6 +88,11 @@ def answers(message: Message, shown: str) -> tuple[Message, ...]:
         Message(role="tool", content=shown, tool_call_id=first),
         *(Message(role="tool", content=refused, tool_call_id=call) for call in others),
     )
+
+
+def _service_line(service: Service) -> str:
+    variables = ", ".join(f"{name}={value}" for name, value in service.variables.items())
+    return f"{service.name} is running for you and the tests{f': {variables}' if variables else ''}."
 
 
 def _tool_line(name: str) -> str:

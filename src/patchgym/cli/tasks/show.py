@@ -44,6 +44,8 @@ def _show_task(task: Task, whole: bool) -> None:
     view = task.view()
     show_line(f"{task.id} ({task.source.repo} {task.source.version or ''}, {task.split})\n\n{view.instruction}\n")
     show_line("Failing tests that the agent sees:\n" + "\n".join(f"  {test}" for test in view.failing_tests))
+    if view.environment.services:
+        show_line("Services that run beside it: " + ", ".join(service.name for service in view.environment.services))
     if not whole:
         say("The agent sees no more than this. --whole shows the rest.")
         return
