@@ -14,7 +14,7 @@ from patchgym.sandbox import ServiceSpec
 from patchgym.sandbox.docker import DockerSandboxes
 from patchgym.sandbox.docker.engine import filters
 from patchgym.sandbox.environments import build_environment
-from patchgym.tasks.sources.services import services_of
+from patchgym.tasks.sources.services import known_services, services_of
 from patchgym.testrun import built_environment
 from tests.sandbox.box import Box, Boxes, processes_with
 from tests.workshop import here
@@ -144,11 +144,11 @@ def test_a_service_that_does_not_start_says_why_and_leaves_nothing(
 
 
 @pytest.mark.network
-def test_redis_and_postgresql_come_from_pypi_and_keep_what_they_are_told(boxes: Boxes, tree: str) -> None:
+def test_every_known_service_brings_its_own_programs_and_keeps_what_it_is_told(boxes: Boxes, tree: str) -> None:
     """Each sandbox has servers of its own: what one is told, another does not know."""
     environment = Environment(
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        services=services_of({"redis": {}, "postgresql": {}}),
+        services=services_of({name: {} for name in known_services()}),
     )
     built = boxes.runner.run(
         built_environment(environment, lambda one: build_environment(one) if one.lock else here(one))
@@ -164,4 +164,5 @@ with socket.create_connection(("127.0.0.1", 6379), 5) as server:
         assert box.exec("python", "-c", ping).stdout.startswith(b"b':1\\r\\n'")
         done = box.exec("python", "-c", "import socket; socket.create_connection(('127.0.0.1', 5432), 5)")
         assert done.exit_code == 0, done
+        assert ask(box, "GET", "/unknown") == "HTTPError 404"
         box.close()

@@ -44,9 +44,9 @@ class Service(Record):
 
     ``setup`` is a command line that runs once and whose files all sandboxes share, ``command`` the one that goes on
     running, ``health`` the one that succeeds when it can be used, which must be within ``ready_seconds``. They run in a
-    workspace of their own, with ``files`` (path to text) in it. Their programs come with ``lock`` (a requirements text
-    with hashes for ``python``), from ``image``, or from the system's ``package`` of Debian. ``ports`` are where it
-    listens, and ``variables`` what the task's commands are told of that.
+    workspace of their own, with ``files`` (path to text) in it. Their programs come with ``python`` (``major.minor``)
+    and ``lock`` (a requirements text with hashes for it), from ``image``, or from the system's ``package`` of Debian.
+    ``ports`` are where it listens, and ``variables`` what the task's commands are told of that.
     """
 
     name: str

@@ -94,7 +94,7 @@ async def _built_service(service: Service, build: Callable[[Environment], Path])
         health=service.health,
         setup=service.setup,
         files=tuple(service.files.items()),
-        environment=await asyncio.to_thread(build, locked) if service.lock else None,
+        environment=await asyncio.to_thread(build, locked) if service.python and service.image is None else None,
         image=service.image,
         package=service.package,
         ready_s=service.ready_seconds,
