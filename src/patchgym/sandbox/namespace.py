@@ -20,7 +20,7 @@ from patchgym.sandbox.protocol import Ending, ExecResult, SandboxSpec, refuse_im
 from patchgym.sandbox.scratch import Scratch
 from patchgym.sandbox.services import Company, Templates
 from patchgym.sandbox.stack import Below, Checkouts
-from patchgym.sandbox.system import environment_parts, make_etc, mounted_parts, system_parts
+from patchgym.sandbox.system import Part, environment_parts, make_etc, mounted_parts, system_parts
 
 
 class NamespaceSandboxes:
@@ -90,6 +90,20 @@ class _Machine(Room):
         with disk_errors(self.etc):
             make_etc(self.etc)
         self.templates = Templates(factory.objects.write_tree({}), factory._create)
+        self.system = system_parts(self.etc)
+        self._environments: dict[Path, list[Part]] = {}
+
+    def environment(self, folder: Path | None) -> list[Part]:
+        """What shows of a built environment, looked up once: it does not change under a run.
+
+        Raises:
+            SandboxError: it cannot be used.
+        """
+        if folder is None:
+            return []
+        if folder not in self._environments:
+            self._environments[folder] = environment_parts(folder)
+        return self._environments[folder]
 
     def close(self) -> None:
         """End what starts commands, and the rest."""
@@ -259,6 +273,6 @@ class NamespaceSandbox(LayeredSandbox):
 
 def _outside(machine: _Machine, spec: SandboxSpec) -> list[str]:
     """The command line up to the workspace: isolation, system, environment, mounts."""
-    system = [*part_arguments(system_parts(machine.etc)), *fresh_arguments(spec.limits.memory_bytes)]
-    parts = environment_parts(spec.environment) if spec.environment is not None else []
-    return [str(machine.bwrap), *isolation_arguments(), *system, *part_arguments([*parts, *mounted_parts(spec.mounts)])]
+    system = [*part_arguments(machine.system), *fresh_arguments(spec.limits.memory_bytes)]
+    parts = [*machine.environment(spec.environment), *mounted_parts(spec.mounts)]
+    return [str(machine.bwrap), *isolation_arguments(), *system, *part_arguments(parts)]

@@ -133,7 +133,8 @@ def _keep(control: socket.socket, taken: int, filter_: bytes, parent: int) -> No
 def _seal(filter_: bytes) -> None:
     """Give up every privilege, for this process and all that it starts."""
     for number in range(_CAPABILITIES):
-        _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # refuses numbers that this kernel does not know
+        if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) == -1:  # beyond the last that this kernel knows
+            break
     _libc.prctl(_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _call("capset", header, (ctypes.c_uint32 * 6)())
