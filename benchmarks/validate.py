@@ -100,6 +100,12 @@ def took(work: Coroutine[Any, Any, int], expected: int) -> float:
     return time.perf_counter() - began
 
 
+def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+    """So many of the tasks, spread evenly over all of them; 0: all."""
+    wanted = min(count, len(tasks)) or len(tasks)
+    return [tasks[number * len(tasks) // wanted] for number in range(wanted)]
+
+
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -110,7 +116,7 @@ def main() -> None:
     parser.add_argument("--docker-tasks", type=int, default=3, help="on how many of these in containers")
     options = parser.parse_args()
     found = TaskSet.load(options.taskset)
-    tasks = found.tasks[:: max(1, len(found.tasks) // options.tasks)] if options.tasks else found.tasks
+    tasks = spread(found.tasks, options.tasks)
     cores = len(os.sched_getaffinity(0))
     seconds: dict[str, float] = {}
     with ExitStack() as stack:
@@ -121,7 +127,7 @@ def main() -> None:
             for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
                 objects.put(found.objects.get(blob))
             build_environment(task.environment)
-        few = tasks[:: max(1, len(tasks) // max(1, options.docker_tasks))][: options.docker_tasks]
+        few = spread(tasks, options.docker_tasks)
 
         every = len(tasks)
         seconds["ours"] = took(ours(tasks, objects, cores), every) / every
