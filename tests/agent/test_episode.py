@@ -110,10 +110,10 @@ def test_each_step_holds_the_state_before_and_after_it(run: Run, tmp_path: Path)
         last.state_before,
     ]
     assert len({first.state_before, second.state_before, third.state_before, third.state_after}) == 4
-    assert "notes.txt" not in objects.entries(first.state_before)
-    assert objects.get(objects.entries(second.state_before)["notes.txt"].id) == b"one\n"
-    assert objects.get(objects.entries(third.state_before)["calc.py"].id).decode() == FIXED
-    assert "README" not in objects.entries(third.state_after)
+    assert "notes.txt" not in objects.entries(str(first.state_before))
+    assert objects.get(objects.entries(str(second.state_before))["notes.txt"].id) == b"one\n"
+    assert objects.get(objects.entries(str(third.state_before))["calc.py"].id).decode() == FIXED
+    assert "README" not in objects.entries(str(third.state_after))
     assert third.changed_paths == ("README",)
 
 
@@ -127,6 +127,7 @@ def test_the_hidden_test_is_nowhere_in_the_agents_sight(run: Run) -> None:
     )
     assert all("far_above" not in step.observation.shown for step in episode.steps[:2] if step.observation)
     assert episode.steps[2].observation is not None
+    assert episode.steps[2].observation.stdout is not None
     assert "far_above" not in episode.steps[2].observation.stdout.text
 
 
@@ -196,6 +197,7 @@ def test_long_output_is_cut_for_the_model_and_kept_whole(run: Run, tmp_path: Pat
     assert len(observation.shown) < 700
     assert "left out" in observation.shown
     stream = observation.stdout
+    assert stream is not None
     assert stream.blob is not None
     assert not stream.cut
     whole = ObjectStore(tmp_path / "objects").get(stream.blob)

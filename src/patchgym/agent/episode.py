@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from patchgym.agent.acting import act, checked
 from patchgym.agent.prompt import answers, opening, read_action
-from patchgym.agent.tools import TOOLS, ToolResult, Workbench, checked_arguments
+from patchgym.agent.tools import TOOLS, Workbench
 from patchgym.content import ObjectStore
 from patchgym.errors import ContextLengthError, EndpointError, SandboxError
 from patchgym.policy import Policy, ProtocolError
@@ -19,10 +20,9 @@ from patchgym.records import (
     Sampling,
     Step,
     StopReason,
-    Stream,
     TaskView,
 )
-from patchgym.sandbox import Cut, Sandbox
+from patchgym.sandbox import Sandbox
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Runner:
         self._messages: list[Message] = []
         self._specs = [tool.spec() for tool in TOOLS.values()]
         self._started = time.monotonic()
-        self._unreadable = 0
+        self._unreadable = self._sampled = 0
 
     def limit_reached(self) -> StopReason | None:
         """The limit that keeps the next turn from being taken, if any."""
@@ -114,7 +114,7 @@ class _Runner:
             return StopReason.PROTOCOL
         if len(steps) >= limits.turns:
             return StopReason.TURN_LIMIT
-        if sum(step.usage.sampled_tokens for step in steps) >= limits.tokens:
+        if self._sampled >= limits.tokens:
             return StopReason.TOKEN_LIMIT
         if time.monotonic() - self._started >= limits.seconds:
             return StopReason.TIME_LIMIT
@@ -128,6 +128,7 @@ class _Runner:
         clock = time.monotonic()
         sample = await self._policy.sample(self._messages, self._specs, sampling)
         sampled = time.monotonic()
+        self._sampled += sample.usage.sampled_tokens
         before = self._episode.final_state
         action, error, observation = await self._act(sample, before)
         after = await self._sandbox.snapshot() if action is not None else before
@@ -158,63 +159,17 @@ class _Runner:
 
     def _sampling(self) -> Sampling:
         """The settings' sampling, with no more tokens than the episode has left."""
-        used = sum(step.usage.sampled_tokens for step in self._episode.steps)
-        wanted = self._settings.sampling
-        return wanted.model_copy(update={"max_tokens": min(wanted.max_tokens, self._view.limits.tokens - used)})
+        wanted, left = self._settings.sampling, self._view.limits.tokens - self._sampled
+        return wanted.model_copy(update={"max_tokens": min(wanted.max_tokens, left)})
 
     async def _act(self, sample: Sample, tree: str) -> tuple[Action | None, str | None, Observation]:
         try:
             action = read_action(sample.message, native=self._policy.native_tools)
-            tool = TOOLS.get(action.tool)
-            if tool is None:
-                raise ProtocolError(f"There is no tool {action.tool!r}; there are: {', '.join(TOOLS)}.")
-            arguments = checked_arguments(tool, action)
+            checked(action)
         except (ProtocolError, ValueError) as error:
             cut = " The message was cut at the token limit." if sample.finish_reason == "length" else ""
             text = f"{error}{cut}"
             return None, text, Observation(shown=text, ok=False)
         left = self._view.limits.seconds - (time.monotonic() - self._started)
         seconds = max(1.0, min(self._view.limits.command_seconds, left))
-        bench = Workbench(self._sandbox, self._view, self._objects, tree, seconds)
-        clock = time.monotonic()
-        try:
-            result = await tool.run(bench, arguments)
-        except OSError as error:  # of the sandbox's read and write: the path is not what the model thinks
-            path = arguments.get("path", "")
-            result = ToolResult(f"{path}: {(error.strerror or str(error)).lower()}", ok=False)
-        return action, None, self._observation(result, time.monotonic() - clock)
-
-    def _observation(self, result: ToolResult, seconds: float) -> Observation:
-        shown = _cut(result.shown, self._view.limits.output_bytes)
-        done = result.process
-        if done is None:
-            return Observation(shown=shown, ok=result.ok, seconds=seconds)
-        return Observation(
-            shown=shown,
-            ok=result.ok,
-            exit_code=done.exit_code,
-            stdout=self._stream(done.stdout, done.stdout_size, done.stdout_cut),
-            stderr=self._stream(done.stderr, done.stderr_size, done.stderr_cut),
-            timed_out=done.timed_out,
-            ending=done.ending,
-            limits_by=done.limits_by,
-            seconds=seconds,
-            tests=result.tests,
-        )
-
-    def _stream(self, kept: bytes, size: int, cut: Cut | None) -> Stream:
-        """A stream's record: short exact text in the line itself, anything else also whole in the object store."""
-        text = kept.decode("utf-8", "backslashreplace")
-        shown = _cut(text, self._view.limits.output_bytes)
-        if cut is not None and cut.blob in self._objects:
-            return Stream(text=shown, size=size, blob=cut.blob)
-        exact = shown.encode("utf-8") == kept
-        return Stream(text=shown, size=size, blob=None if exact else self._objects.put(kept), cut=len(kept) < size)
-
-
-def _cut(text: str, limit: int) -> str:
-    """At most about ``limit`` characters: both ends, with a note of what is left out between them."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+        return action, None, await act(Workbench(self._sandbox, self._view, self._objects, tree, seconds), action)

@@ -21,6 +21,8 @@ _COMMANDS = {
     "tasks": "Task sets: build, show, and what else is done with them.",
     "validate": "Prove a task set again: gold passes, nothing-done fails.",
     "rollout": "Collect trajectories of a policy on a task set.",
+    "show": "Show a run's trajectories, or one step by step.",
+    "traces": "Trajectories of other projects: import, clean, export.",
     "grade": "Grade patches from a file.",
     "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
     "doctor": "Say what this machine can do, and what to do about the rest.",

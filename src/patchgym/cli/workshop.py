@@ -16,7 +16,7 @@ from patchgym.cli.console import number, stage
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
-from patchgym.rollout import Collector, Phase, PolicySource, RolloutSettings, count_run
+from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
 from patchgym.rollout.policies import KINDS
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
@@ -134,6 +134,7 @@ def opened_run(path: Path, manifest: RunManifest, tasks: Sequence[Task], source:
     run = RunDirectory.open_for_writing(path, manifest)
     try:
         copy_task_objects(tasks, source.objects, run.objects)
+        run.keep_tasks(tasks)
         yield run
     finally:
         run.close()
@@ -189,17 +190,21 @@ def collect(
     """Collect a phase while a person watches."""
     total = len(phase.tasks) * phase.samples
     with stage(title, total) as shown:
+        counting = Counting()
+        for trajectory in run.phase(phase.name):
+            counting.add(trajectory)
 
         def final(trajectory: Trajectory) -> None:
-            shown.update(len(run.phase(phase.name)), total, _note(run.phase(phase.name)))
+            counting.add(trajectory)
+            counts = counting.counts()
+            shown.update(counts.trajectories, total, _note(counts))
 
         found = asyncio.run(collector.collect(phase, source, settings, final))
-        shown.update(total, total, _note(found))
+        shown.update(total, total, _note(count_run(found)))
     return found
 
 
-def _note(found: Sequence[Trajectory]) -> str:
-    counts = count_run(found)
+def _note(counts: RunCounts) -> str:
     lost = f", {counts.infra_error} lost to infrastructure" if counts.infra_error else ""
     return f"{counts.resolved} of {counts.trajectories} solved, mean reward {number(counts.mean_reward)}{lost}"
 

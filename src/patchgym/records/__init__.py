@@ -1,7 +1,7 @@
 """Frozen, versioned data. No I/O, no behaviour beyond views of itself."""
 
 from patchgym.records.base import Record, VersionedRecord
-from patchgym.records.message import Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
+from patchgym.records.message import Attachment, Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
 from patchgym.records.report import Outcome, Tally, TestReport, Verdict
 from patchgym.records.reward import Reward, Term
 from patchgym.records.run import RunManifest, TaskSetManifest
@@ -24,7 +24,9 @@ from patchgym.records.trajectory import (
     Action,
     Fault,
     Observation,
+    Origin,
     PolicyRef,
+    SpawnedBy,
     Step,
     StopReason,
     Stream,
@@ -34,6 +36,7 @@ from patchgym.records.trajectory import (
 
 __all__ = [
     "Action",
+    "Attachment",
     "Difficulty",
     "Distribution",
     "Environment",
@@ -43,6 +46,7 @@ __all__ = [
     "Message",
     "MutantScore",
     "Observation",
+    "Origin",
     "Outcome",
     "PolicyRef",
     "Record",
@@ -53,6 +57,7 @@ __all__ = [
     "Scope",
     "Service",
     "Source",
+    "SpawnedBy",
     "Step",
     "StepTokens",
     "StopReason",

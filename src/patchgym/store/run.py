@@ -2,19 +2,27 @@
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import JsonValue
 
 from patchgym.config import differing_keys
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
-from patchgym.records import RunManifest, Step, Trajectory
-from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
+from patchgym.records import RunManifest, Step, Task, Trajectory
+from patchgym.store.jsonl import append_line, cut_torn_line, read_line_at, read_lines
 from patchgym.store.lock import lock_folder
 from patchgym.store.whole import write_whole
+
+
+class _Place(NamedTuple):
+    """Where a final trajectory lies in its file, and what it is asked for by."""
+
+    offset: int
+    phase: str
 
 
 class Journal:
@@ -44,7 +52,7 @@ class RunDirectory:
         self.problems: list[str] = []
         self.objects = ObjectStore(path / "objects")
         self._lock = lock
-        self._trajectories: dict[str, Trajectory] = {}
+        self._places: dict[str, _Place] = {}
 
     @classmethod
     def open_for_writing(cls, path: Path, manifest: RunManifest) -> Self:
@@ -92,14 +100,58 @@ class RunDirectory:
         return run
 
     @property
-    def trajectories(self) -> list[Trajectory]:
-        """Every final trajectory, in the order in which they became final."""
-        return list(self._trajectories.values())
+    def ids(self) -> list[str]:
+        """The ids of all final trajectories, in the order in which they became final."""
+        return list(self._places)
+
+    @property
+    def trajectories(self) -> Iterator[Trajectory]:
+        """Every final trajectory, in the order in which they became final, read one at a time."""
+        return map(self.trajectory, self.ids)
+
+    def trajectory(self, trajectory_id: str) -> Trajectory:
+        """One final trajectory.
+
+        Raises:
+            UsageError: there is none of this id.
+        """
+        place = self._places.get(trajectory_id)
+        if place is None:
+            raise UsageError(
+                f"{self.path} holds no trajectory {trajectory_id}",
+                why=f"It has {len(self._places)}, such as {', '.join(self.ids[:3])}."
+                if self._places
+                else "It has none.",
+                mend=f"List them: patchgym show {self.path}",
+            )
+        return Trajectory.from_line(read_line_at(self.path / "trajectories.jsonl", place.offset))
 
     def phase(self, name: str) -> list[Trajectory]:
         """The trajectories of one phase, by task and sample index."""
-        found = [trajectory for trajectory in self._trajectories.values() if trajectory.phase == name]
+        found = [self.trajectory(key) for key, place in self._places.items() if place.phase == name]
         return sorted(found, key=lambda trajectory: (trajectory.task_id, trajectory.sample_index))
+
+    def keep_tasks(self, tasks: Iterable[Task]) -> None:
+        """Write the tasks that the run works on, so that it can be looked at and checked without their task set.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        path = self.path / "tasks.jsonl"
+        if not path.is_file():
+            write_whole(path, "".join(f"{task.to_line()}\n" for task in tasks).encode())
+
+    def tasks(self) -> dict[str, Task]:
+        """The tasks that the run works on, by id; none where it was imported.
+
+        Raises:
+            DataError: their file is damaged or of another version.
+        """
+        found = {}
+        for number, (_, line) in enumerate(read_lines(self.path / "tasks.jsonl"), start=1):
+            task = Task.from_line(line, where=f"tasks.jsonl, line {number}")
+            found[task.id] = task
+        return found
 
     def journal(self, trajectory_id: str) -> Journal:
         """A fresh journal for a trajectory that is about to be made."""
@@ -116,10 +168,10 @@ class RunDirectory:
             DataError: the id is there already.
             StorageError: the disk is full or not writable.
         """
-        if trajectory.id in self._trajectories:
+        if trajectory.id in self._places:
             raise DataError(f"Trajectory {trajectory.id} is final already")
-        append_line(self.path / "trajectories.jsonl", trajectory.to_line())
-        self._trajectories[trajectory.id] = trajectory
+        offset = append_line(self.path / "trajectories.jsonl", trajectory.to_line())
+        self._places[trajectory.id] = _Place(offset, trajectory.phase)
         (self.path / "journal" / f"{trajectory.id}.jsonl").unlink(missing_ok=True)
 
     def log_metrics(self, values: dict[str, JsonValue]) -> None:
@@ -132,7 +184,7 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, JsonValue]]:
         """Every object of ``metrics.jsonl``."""
-        return [json.loads(line) for line in read_lines(self.path / "metrics.jsonl")]
+        return [json.loads(line) for _, line in read_lines(self.path / "metrics.jsonl")]
 
     def write_report(self, name: str, content: str) -> Path:
         """Write a whole file (``report.json``, say) all at once.
@@ -160,17 +212,17 @@ class RunDirectory:
 
     def _load(self) -> None:
         path = self.path / "trajectories.jsonl"
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, (offset, line) in enumerate(read_lines(path), start=1):
             where = f"{path.name}, line {number}"
             try:
                 trajectory = Trajectory.from_line(line, where=where)
             except DataError as error:
                 self.problems.append(f"{error.what}; the line is left out")
                 continue
-            if trajectory.id in self._trajectories:
+            if trajectory.id in self._places:
                 self.problems.append(f"{where}: trajectory {trajectory.id} again; the first one counts")
                 continue
-            self._trajectories[trajectory.id] = trajectory
+            self._places[trajectory.id] = _Place(offset, trajectory.phase)
 
 
 def _read_manifest(path: Path) -> RunManifest:
