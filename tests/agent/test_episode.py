@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.agent import Episode, EpisodeSettings, run_episode
+from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
 from patchgym.content import ObjectStore
 from patchgym.errors import ContextLengthError, EndpointError
 from patchgym.policy import Policy
@@ -48,7 +48,8 @@ def run(tmp_path: Path) -> Run:
                 try:
                     on_step = (lambda step: None) if seen is None else seen.append
                     settings = EpisodeSettings(sampling=Sampling())
-                    return await run_episode(task.view(), sandbox, policy, objects, settings, on_step=on_step)
+                    around = Surroundings(task.view(), policy, objects, settings)
+                    return await run_episode(around, sandbox, on_step=on_step)
                 finally:
                     await sandbox.close()
 

@@ -21,6 +21,8 @@ _COMMANDS = {
     "tasks": "Task sets: build, show, and what else is done with them.",
     "validate": "Prove a task set again: gold passes, nothing-done fails.",
     "rollout": "Collect trajectories of a policy on a task set.",
+    "search": "Search trees of a policy: several answers at a place, in forked sandboxes.",
+    "replay": "Do every recorded step again and compare: proof that a run reproduces.",
     "show": "Show a run's trajectories, or one step by step.",
     "traces": "Trajectories of other projects: import, clean, export.",
     "grade": "Grade patches from a file.",

@@ -8,13 +8,12 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.console import number, say, show_json, show_line, show_table
+from patchgym.cli.drawing import asked_for, came_of, drawn
 from patchgym.errors import UsageError
 from patchgym.records import Step, Stream, Trajectory
 
 if TYPE_CHECKING:
     from patchgym.store import RunDirectory
-
-_WIDE = 60
 
 
 @click.command()
@@ -48,6 +47,13 @@ def command(
             raise UsageError("A step belongs to a trajectory", mend=f"Name one: patchgym show {path} ID --step K")
         _list(run, path, as_json)
         return
+    if trajectory_id in run.tree_ids and index is None and not (as_tree or as_diff or file is not None):
+        tree = run.tree(trajectory_id)
+        if as_json:
+            show_json(tree)
+        else:
+            show_line("\n".join(drawn(tree)))
+        return
     trajectory = run.trajectory(trajectory_id)
     step = _step(trajectory, index) if index is not None else None
     if as_tree or as_diff or file is not None:
@@ -75,6 +81,9 @@ def _list(run: "RunDirectory", path: Path, as_json: bool) -> None:
         for trajectory in run.trajectories
     ]
     show_table(f"{path.name}: {len(rows)} trajectories", ("trajectory", "steps", "stop", "verdict", "reward"), rows)
+    trees = [(tree.id, str(len(tree.nodes)), str(len(tree.states)), str(len(tree.leaves))) for tree in run.trees]
+    if trees:
+        show_table(f"{len(trees)} search trees", ("tree", "steps", "states", "leaves"), trees)
 
 
 def _summary(trajectory: Trajectory) -> JsonValue:
@@ -109,7 +118,8 @@ def _show_trajectory(trajectory: Trajectory) -> None:
         about.append(f"from {origin.file} ({origin.format})")
     show_line(f"{trajectory.id}: {', '.join(about)}")
     rows = [
-        (str(step.index), _asked(step), _came(step), ", ".join(step.changed_paths or ())) for step in trajectory.steps
+        (str(step.index), asked_for(step), came_of(step), ", ".join(step.changed_paths or ()))
+        for step in trajectory.steps
     ]
     show_table("Steps", ("step", "action", "came of it", "changed"), rows)
     if trajectory.report is not None:
@@ -120,26 +130,6 @@ def _show_trajectory(trajectory: Trajectory) -> None:
         show_line(f"Stopped: {trajectory.stop.replace('_', ' ')}")
     if trajectory.final_patch:
         show_line(f"\n{trajectory.final_patch}")
-
-
-def _asked(step: Step) -> str:
-    if step.action is None:
-        return step.parse_error or "(nothing to do)"
-    arguments = " ".join(f"{name}={_short(str(value))}" for name, value in step.action.arguments.items())
-    return f"{step.action.tool} {arguments}".rstrip()
-
-
-def _came(step: Step) -> str:
-    seen = step.observation
-    if seen is None:
-        return "(no answer)"
-    ending = f"exit {seen.exit_code}: " if seen.exit_code is not None else ""
-    return f"{'' if seen.ok or seen.ok is None else 'refused: '}{ending}{_short(seen.shown)}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
 def _show_step(step: Step) -> None:

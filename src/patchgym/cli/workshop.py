@@ -17,7 +17,6 @@ from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
 from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
-from patchgym.rollout.policies import KINDS
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
@@ -72,37 +71,6 @@ def check_sandbox() -> None:
         PrerequisiteError: it cannot.
     """
     _chosen_kind().check()
-
-
-def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
-    """The options of every command that lets a policy work on a task set, with that command's own defaults."""
-    options = (
-        click.option("--policy", required=True, help=f"One of: {KINDS}."),
-        click.option("--out", type=click.Path(path_type=Path), required=True, help="Run directory, new or to resume."),
-        click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Samples of each task."),
-        click.option("--split", type=click.Choice(["all", "train", "heldout"]), default=split, show_default=True),
-        click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task; may be repeated."),
-        click.option("--concurrency", default=16, show_default=True, type=click.IntRange(1), help="Episodes at once."),
-        click.option("--temperature", default=temperature, show_default=True, type=click.FloatRange(0)),
-        click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(1), help="Of one message."),
-        click.option("--seed", default=0, show_default=True),
-        click.option("--base-url", help="Where the endpoint of openai:MODEL is. [default: $OPENAI_BASE_URL]"),
-        click.option(
-            "--protocol",
-            type=click.Choice(["native", "text"]),
-            default="native",
-            show_default=True,
-            help="How openai:MODEL is told of tools: native tool calls or plain text.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-    )
-
-    def decorate(command: _F) -> _F:
-        for option in reversed(options):
-            command = option(command)
-        return sandbox_options(command)
-
-    return decorate
 
 
 def new_sandboxes(objects: ObjectStore) -> ClosingFactory:

@@ -33,6 +33,7 @@ from patchgym.records.trajectory import (
     Timing,
     Trajectory,
 )
+from patchgym.records.tree import Leaf, SiblingLabel, Tree, TreeNode, sibling_labels
 
 __all__ = [
     "Action",
@@ -42,6 +43,7 @@ __all__ = [
     "Environment",
     "Fault",
     "Foreign",
+    "Leaf",
     "Limits",
     "Message",
     "MutantScore",
@@ -56,6 +58,7 @@ __all__ = [
     "Sampling",
     "Scope",
     "Service",
+    "SiblingLabel",
     "Source",
     "SpawnedBy",
     "Step",
@@ -73,8 +76,11 @@ __all__ = [
     "ToolCall",
     "ToolSpec",
     "Trajectory",
+    "Tree",
+    "TreeNode",
     "Usage",
     "Validation",
     "Verdict",
     "VersionedRecord",
+    "sibling_labels",
 ]

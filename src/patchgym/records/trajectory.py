@@ -211,5 +211,7 @@ class Trajectory(VersionedRecord):
     """Of an imported trajectory."""
     spawned_by: SpawnedBy | None = None
     """Of a sub-agent's trajectory."""
+    tree_id: str | None = None
+    """Of a path of a search tree: the tree. Its steps' indices are places in that tree."""
     redacted: dict[str, int] | None = None
     """How many secrets and personal data were taken out, by their kind; None where nobody looked."""

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from patchgym.config import differing_keys
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
-from patchgym.records import RunManifest, Step, Task, Trajectory
+from patchgym.records import RunManifest, Step, Task, Trajectory, Tree
 from patchgym.store.jsonl import append_line, cut_torn_line, read_line_at, read_lines
 from patchgym.store.lock import lock_folder
 from patchgym.store.whole import write_whole
@@ -23,6 +23,7 @@ class _Place(NamedTuple):
 
     offset: int
     phase: str
+    tree: str | None = None
 
 
 class Journal:
@@ -53,6 +54,7 @@ class RunDirectory:
         self.objects = ObjectStore(path / "objects")
         self._lock = lock
         self._places: dict[str, _Place] = {}
+        self._trees: dict[str, int] = {}
 
     @classmethod
     def open_for_writing(cls, path: Path, manifest: RunManifest) -> Self:
@@ -106,8 +108,33 @@ class RunDirectory:
 
     @property
     def trajectories(self) -> Iterator[Trajectory]:
-        """Every final trajectory, in the order in which they became final, read one at a time."""
-        return map(self.trajectory, self.ids)
+        """Every final trajectory, read one at a time: single ones in the order in which they became final, then the
+        paths of the trees."""
+        for name, place in self._places.items():
+            if place.tree is None:
+                yield self.trajectory(name)
+        for tree in self.trees:
+            yield from tree.trajectories()
+
+    @property
+    def tree_ids(self) -> list[str]:
+        """The ids of all search trees, in the order in which they became final."""
+        return list(self._trees)
+
+    @property
+    def trees(self) -> Iterator[Tree]:
+        """Every search tree, read one at a time."""
+        return map(self.tree, self.tree_ids)
+
+    def tree(self, tree_id: str) -> Tree:
+        """One search tree.
+
+        Raises:
+            UsageError: there is none of this id.
+        """
+        if tree_id not in self._trees:
+            raise UsageError(f"{self.path} holds no tree {tree_id}", mend=f"List them: patchgym show {self.path}")
+        return Tree.from_line(read_line_at(self.path / "trees.jsonl", self._trees[tree_id]))
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
         """One final trajectory.
@@ -124,6 +151,8 @@ class RunDirectory:
                 else "It has none.",
                 mend=f"List them: patchgym show {self.path}",
             )
+        if place.tree is not None:
+            return next(path for path in self.tree(place.tree).trajectories() if path.id == trajectory_id)
         return Trajectory.from_line(read_line_at(self.path / "trajectories.jsonl", place.offset))
 
     def phase(self, name: str) -> list[Trajectory]:
@@ -174,6 +203,18 @@ class RunDirectory:
         self._places[trajectory.id] = _Place(offset, trajectory.phase)
         (self.path / "journal" / f"{trajectory.id}.jsonl").unlink(missing_ok=True)
 
+    def append_tree(self, tree: Tree) -> None:
+        """Make a search tree final, and with it its paths. A second one with the same id is refused.
+
+        Raises:
+            DataError: the id is there already.
+            StorageError: the disk is full or not writable.
+        """
+        if tree.id in self._trees:
+            raise DataError(f"Tree {tree.id} is final already")
+        self._add_tree(tree, append_line(self.path / "trees.jsonl", tree.to_line()))
+        (self.path / "journal" / f"{tree.id}.jsonl").unlink(missing_ok=True)
+
     def log_metrics(self, values: dict[str, JsonValue]) -> None:
         """Append one object to ``metrics.jsonl``.
 
@@ -202,7 +243,7 @@ class RunDirectory:
             self._lock = None
 
     def _repair(self) -> None:
-        for name in ("trajectories.jsonl", "metrics.jsonl"):
+        for name in ("trajectories.jsonl", "trees.jsonl", "metrics.jsonl"):
             torn = cut_torn_line(self.path / name)
             if torn:
                 self.problems.append(f"{name}: removed {len(torn)} bytes of a line that was never finished")
@@ -223,6 +264,22 @@ class RunDirectory:
                 self.problems.append(f"{where}: trajectory {trajectory.id} again; the first one counts")
                 continue
             self._places[trajectory.id] = _Place(offset, trajectory.phase)
+        for number, (offset, line) in enumerate(read_lines(self.path / "trees.jsonl"), start=1):
+            where = f"trees.jsonl, line {number}"
+            try:
+                tree = Tree.from_line(line, where=where)
+            except DataError as error:
+                self.problems.append(f"{error.what}; the line is left out")
+                continue
+            if tree.id in self._trees:
+                self.problems.append(f"{where}: tree {tree.id} again; the first one counts")
+                continue
+            self._add_tree(tree, offset)
+
+    def _add_tree(self, tree: Tree, offset: int) -> None:
+        self._trees[tree.id] = offset
+        for path in tree.trajectories():
+            self._places[path.id] = _Place(offset, path.phase, tree.id)
 
 
 def _read_manifest(path: Path) -> RunManifest:
