@@ -74,6 +74,12 @@ def broken_objects(run: Path, folder: Path) -> int:
     return len(lines)
 
 
+def left_behind() -> int:
+    """Scratch folders whose owner is gone."""
+    names = [place.name for parent in folders() for place in parent.glob("patchgym-[0-9]*")]
+    return sum(not Path("/proc", name.split("-")[1]).exists() for name in names)
+
+
 def killed_until_done(line: list[str], kills: int, seconds: float, dice: random.Random) -> int:
     """Run a command to its end, killing it at random instants at most ``kills`` times; how often it was killed."""
     killed = 0
@@ -125,7 +131,7 @@ def main() -> None:
             counts["changed"] += sum(have[name] != wanted[name] for name in have.keys() & wanted.keys())
             counts["unreadable"] += len(problems)
             counts["broken_objects"] += broken_objects(run, folder)
-        counts["left_behind"] = sum(1 for parent in folders() for _ in parent.glob("patchgym-[0-9]*"))
+        counts["left_behind"] = left_behind()
     machine = {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
     print(json.dumps({**counts, "seconds_unkilled": round(seconds, 1), "machine": machine}, indent=2))
 

@@ -11,7 +11,9 @@ class ToolSpec(Record):
     """A tool as a model is told of it."""
 
     name: str
+    """What it is called by."""
     description: str
+    """What the model is told that it does."""
     parameters: dict[str, JsonValue]
     """A JSON Schema object."""
 
@@ -20,7 +22,9 @@ class ToolCall(Record):
     """One native tool call."""
 
     id: str
+    """By which its result is told."""
     name: str
+    """The tool."""
     arguments: str
     """The JSON text exactly as the model wrote it."""
 
@@ -29,6 +33,7 @@ class Attachment(Record):
     """What a message carried besides text: an image, a document."""
 
     media_type: str
+    """Such as ``image/png``."""
     size: int | None = None
     """Bytes, where known."""
     blob: str | None = None
@@ -39,16 +44,20 @@ class Message(Record):
     """One chat message."""
 
     role: Literal["system", "user", "assistant", "tool"]
+    """Who speaks."""
     content: str
+    """The text."""
     reasoning: str | None = None
     """What an assistant thought before it answered, where it was recorded apart from the content."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """Native tool calls of an assistant message."""
     tool_call_id: str | None = None
     """On a tool message: the call that it answers."""
     sampled_ids: tuple[int, ...] | None = None
     """On an assistant message: the ids that were sampled for it, so that a later prompt continues from them and never
     from re-tokenized text."""
     attachments: tuple[Attachment, ...] = ()
+    """What came with the text."""
 
 
 class Sampling(Record):
@@ -57,6 +66,7 @@ class Sampling(Record):
     temperature: float = 1.0
     """0 is greedy."""
     top_p: float = 1.0
+    """Less than 1 samples from the most likely ids alone, which hold this share of the probability."""
     max_tokens: int = 512
     """The most tokens of one message."""
     seed: int = 0
@@ -67,7 +77,9 @@ class Usage(Record):
     """Token counts as the policy reports them."""
 
     prompt_tokens: int
+    """Tokens of the whole prompt."""
     sampled_tokens: int
+    """Tokens that were sampled."""
     cached_tokens: int | None = None
     """The part of the prompt that was not recomputed."""
 
@@ -80,6 +92,7 @@ class StepTokens(Record):
     """The ids that were *appended* to the context before sampling (the whole prompt at a trajectory's first step, the
     new observation afterwards); where ``restart`` is true they are the whole context instead."""
     sampled_ids: tuple[int, ...]
+    """The ids of the answer, in order."""
     logprobs: tuple[float, ...] | None
     """Natural logarithms under the distribution that was really sampled from (temperature and truncation applied), one
     for each sampled id."""

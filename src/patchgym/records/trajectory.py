@@ -20,7 +20,9 @@ class Action(Record):
     """A tool call as parsed. How it was sent stands in the step's message."""
 
     tool: str
+    """The name of the tool."""
     arguments: dict[str, JsonValue]
+    """Its arguments by name."""
     call_id: str | None = None
     """The native tool call of the message that it was read from."""
 
@@ -51,6 +53,7 @@ class Observation(Record):
     stdout: Stream | None = None
     """None where no process ran."""
     stderr: Stream | None = None
+    """Likewise."""
     timed_out: bool = False
     """Whether the command's wall time ran out."""
     ending: str = "none"
@@ -69,6 +72,7 @@ class Step(Record):
     message, each is a step, and all but the first ``continues``."""
 
     index: int
+    """Its place in the trajectory (in a path of a search tree: in the tree)."""
     parent: int | None
     """The index of the step before it (None at the root), which makes a trajectory a path in a tree."""
     prompt: tuple[Message, ...]
@@ -84,7 +88,7 @@ class Step(Record):
     parse_error: str | None = None
     """Why it could not be."""
     observation: Observation | None
-    """None where the action was never answered."""
+    """What came of it; None where the action was never answered."""
     state_before: str | None = None
     """The git tree id of the whole workspace before the action, in the run's object store. It covers files alone: no
     processes, no ``/tmp``, no environment."""
@@ -93,12 +97,17 @@ class Step(Record):
     changed_paths: tuple[str, ...] | None = None
     """Paths that differ between the two states."""
     tokens: StepTokens | None = None
+    """The ids as sampled, where the policy gives them."""
     policy_version: str | None = None
     """The version, or the model, that answered."""
     sampling: Sampling | None = None
+    """What it was sampled with."""
     usage: Usage | None = None
+    """Its token counts."""
     sampling_seconds: float | None = None
+    """Wall time until the answer was there."""
     started_at: datetime | None = None
+    """When the turn began."""
 
 
 class StopReason(StrEnum):
@@ -123,7 +132,9 @@ class Fault(Record):
     kind: str
     """The class of the error."""
     where: Literal["sandbox", "policy", "grading"]
+    """Where it struck."""
     message: str
+    """What it said."""
 
 
 class PolicyRef(Record):
@@ -139,16 +150,22 @@ class Timing(Record):
     """Wall seconds by what they went to."""
 
     started_at: datetime | None = None
+    """When the episode began."""
     total_seconds: float | None = None
+    """From its beginning to its end."""
     sampling_seconds: float | None = None
+    """Waiting for the policy."""
     acting_seconds: float | None = None
+    """Acting in the sandbox, and reading its state."""
     grading_seconds: float | None = None
+    """Grading."""
 
 
 class SpawnedBy(Record):
     """The call that a sub-agent worked for."""
 
     trajectory: str
+    """The id of the trajectory that made it."""
     step: int | None
     """None where the log does not say which."""
 
@@ -165,7 +182,9 @@ class Origin(Record):
     agent: str | None = None
     """The program that wrote it, with its version where it says so."""
     repo: str | None = None
+    """The repository that was worked on."""
     base_commit: str | None = None
+    """The commit that it began at."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """What the file held and the trajectory does not, counted by its kind."""
 
@@ -176,28 +195,37 @@ class Trajectory(VersionedRecord):
     VERSION: ClassVar[int] = 2
 
     schema_version: int = 2
+    """The version of this schema; a release reads its own alone."""
     id: str
+    """Unique in its run."""
     phase: str
     """The part of the run that it belongs to."""
     task_id: str
     """Of an imported log that names no task: its own id."""
     task_hash: str | None
+    """The content hash of the task."""
     group_id: str
     """The group whose members share a baseline."""
     sample_index: int
+    """Which of the samples of its group it is."""
     policy: PolicyRef
+    """Who acted."""
     sandbox: str | None
     """The kind of sandbox that it acted in."""
     tools: tuple[ToolSpec, ...] = ()
     """The tools that the model was told of by the endpoint, where it was."""
     steps: tuple[Step, ...]
+    """In the order in which they were taken."""
     final_state: str | None
     """The git tree id of the workspace at the end."""
     final_patch: str | None
     """The unified diff from the task's workspace to the final state."""
     stop: StopReason | None
+    """Why it ended."""
     status: Literal["completed", "infra_error"]
+    """Whether infrastructure let it come to its end."""
     faults: tuple[Fault, ...] = ()
+    """Infrastructure's faults, if there were any."""
     report: TestReport | None
     """What grading said, of visible and hidden tests apart."""
     reward: Reward | None
@@ -207,6 +235,7 @@ class Trajectory(VersionedRecord):
     in_baseline: bool
     """Whether it may enter its group's baseline; likewise."""
     timing: Timing
+    """Where the time went."""
     origin: Origin | None = None
     """Of an imported trajectory."""
     spawned_by: SpawnedBy | None = None
