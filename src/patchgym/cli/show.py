@@ -74,13 +74,12 @@ def _list(run: "RunDirectory", path: Path, as_json: bool) -> None:
         (
             trajectory.id,
             str(len(trajectory.steps)),
-            trajectory.stop or "-",
-            trajectory.report.verdict if trajectory.report else "-",
+            trajectory.report.verdict if trajectory.report else (trajectory.stop or "-").replace("_", " "),
             number(trajectory.reward.value if trajectory.reward else None),
         )
         for trajectory in run.trajectories
     ]
-    show_table(f"{path.name}: {len(rows)} trajectories", ("trajectory", "steps", "stop", "verdict", "reward"), rows)
+    show_table(f"{path.name}: {len(rows)} trajectories", ("trajectory", "steps", "verdict", "reward"), rows)
     trees = [(tree.id, str(len(tree.nodes)), str(len(tree.states)), str(len(tree.leaves))) for tree in run.trees]
     if trees:
         show_table(f"{len(trees)} search trees", ("tree", "steps", "states", "leaves"), trees)
