@@ -19,6 +19,7 @@ from patchgym.records import RunManifest, Task, Trajectory
 from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
+from patchgym.store.copying import copy_task
 from patchgym.tasks import TaskSet
 
 _DEFAULT_KIND = "namespace"
@@ -111,10 +112,7 @@ def opened_run(path: Path, manifest: RunManifest, tasks: Sequence[Task], source:
 def copy_task_objects(tasks: Sequence[Task], source: ObjectStore, target: ObjectStore) -> None:
     """Copy the workspaces and test files of tasks from one store to another."""
     for task in tasks:
-        source.copy_tree(task.workspace, target)
-        for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
-            if blob not in target:
-                target.put(source.get(blob))
+        copy_task(task, source, target)
 
 
 def make_manifest(command: str, config: Mapping[str, JsonValue], tasks: Sequence[Task], seed: int) -> RunManifest:

@@ -6,6 +6,7 @@ from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
     "import": "Import logs of other agents as a run.",
+    "select": "Choose trajectories worth learning from (rejection sampling).",
     "schema": "Print the JSON Schema of a trajectory.",
 }
 
