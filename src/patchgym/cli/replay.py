@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patchgym.cli.again import again_from_clones
 from patchgym.cli.console import say, show_json, show_line, show_table, stage
 from patchgym.cli.workshop import check_sandbox, sandbox_options, sandboxes
 from patchgym.errors import UsageError
@@ -29,17 +30,29 @@ _WANTED = 0.99
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N trajectories, drawn by --seed.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--task", "ids", multiple=True, metavar="ID", help="Only trajectories of this task; may be repeated.")
+@click.option("--repos", type=click.Path(path_type=Path), help="Git clones: imported logs are done again from them.")
+@click.option("--out", type=click.Path(path_type=Path), help="With --repos: write them with their states, a new run.")
 @click.option("--concurrency", type=click.IntRange(1), help="Trajectories at once. [default: one a core]")
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
 @sandbox_options
 def command(
-    path: Path, sample: int | None, seed: int, ids: tuple[str, ...], concurrency: int | None, as_json: bool
+    path: Path,
+    sample: int | None,
+    seed: int,
+    ids: tuple[str, ...],
+    repos: Path | None,
+    out: Path | None,
+    concurrency: int | None,
+    as_json: bool,
 ) -> None:
     """Do every recorded step of a run again in a fresh sandbox, and compare state, exit code and output.
 
     A step is exact, equal after normalising (durations, dates, addresses, temporary paths), or diverged, with the
     difference and its likely reason. Patches are graded again. The certificate is written to RUN/replay.json; exit code
     1 means that fewer than 99% of the steps or not all verdicts came out the same.
+
+    An imported log holds no states. With --repos its commands and edits are done again from the commit that it began
+    at, as far as the log names one that is there.
     """
     from patchgym.rollout.replay import certificate
     from patchgym.store import RunDirectory
@@ -49,19 +62,25 @@ def command(
     for problem in run.problems:
         say(problem)
     tasks = run.tasks()
-    able = [
-        one.id
-        for one in run.trajectories
-        if one.task_id in tasks and one.final_state is not None and (not ids or one.task_id in ids)
-    ]
+    if repos is not None:
+        able = [one.id for one in run.trajectories if one.origin is not None and one.final_state is None]
+    else:
+        able = [
+            one.id
+            for one in run.trajectories
+            if one.task_id in tasks and one.final_state is not None and (not ids or one.task_id in ids)
+        ]
     if not able:
         raise UsageError(
             f"Nothing in {path} can be replayed",
             why="It has no trajectory with states whose task the run keeps.",
-            mend="Replay a run of patchgym rollout, eval or loop.",
+            mend="Replay a run of patchgym rollout, eval or loop; imported logs need --repos DIR.",
         )
     chosen = sorted(random.Random(seed).sample(able, sample)) if sample and sample < len(able) else able
-    done = _replay(run, tasks, chosen, concurrency or len(os.sched_getaffinity(0)))
+    if repos is not None:
+        done = again_from_clones(run, repos, chosen, out)
+    else:
+        done = _replay(run, tasks, chosen, concurrency or len(os.sched_getaffinity(0)))
     found = certificate(run.manifest.id, len(able), seed if len(chosen) < len(able) else None, done)
     run.write_report("replay.json", found.model_dump_json(indent=1))
     if as_json:
