@@ -42,12 +42,28 @@ def load_recipe(model: type[S], recipe: str | None, overrides: Sequence[str] = (
         data: dict[str, Any] = tomllib.loads(_recipe_text(name))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"Recipe {name} is not valid TOML", why=str(error)) from error
+    _override(data, overrides)
+    return validated(model, data, name)
+
+
+def assigned(model: type[S], overrides: Sequence[str], name: str) -> S:
+    """Settings with their defaults but for ``key.inner=value`` overrides; ``name`` is what messages call them.
+
+    Raises:
+        UsageError: an override without ``=``.
+        ConfigError: as ``load_recipe``.
+    """
+    data: dict[str, Any] = {}
+    _override(data, overrides)
+    return validated(model, data, name)
+
+
+def _override(data: dict[str, Any], overrides: Sequence[str]) -> None:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise UsageError(f"Override {override!r} has no value", mend="Write it as key.inner=value.")
         _put(data, key.split("."), _value(text), override)
-    return validated(model, data, name)
 
 
 def validated(model: type[S], data: dict[str, Any], name: str) -> S:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.agent import Episode, EpisodeSettings, run_episode
+from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
 from patchgym.content import ObjectStore
 from patchgym.errors import ContextLengthError, EndpointError
 from patchgym.policy import Policy
@@ -48,7 +48,8 @@ def run(tmp_path: Path) -> Run:
                 try:
                     on_step = (lambda step: None) if seen is None else seen.append
                     settings = EpisodeSettings(sampling=Sampling())
-                    return await run_episode(task.view(), sandbox, policy, objects, settings, on_step=on_step)
+                    around = Surroundings(task.view(), policy, objects, settings)
+                    return await run_episode(around, sandbox, on_step=on_step)
                 finally:
                     await sandbox.close()
 
@@ -110,10 +111,10 @@ def test_each_step_holds_the_state_before_and_after_it(run: Run, tmp_path: Path)
         last.state_before,
     ]
     assert len({first.state_before, second.state_before, third.state_before, third.state_after}) == 4
-    assert "notes.txt" not in objects.entries(first.state_before)
-    assert objects.get(objects.entries(second.state_before)["notes.txt"].id) == b"one\n"
-    assert objects.get(objects.entries(third.state_before)["calc.py"].id).decode() == FIXED
-    assert "README" not in objects.entries(third.state_after)
+    assert "notes.txt" not in objects.entries(str(first.state_before))
+    assert objects.get(objects.entries(str(second.state_before))["notes.txt"].id) == b"one\n"
+    assert objects.get(objects.entries(str(third.state_before))["calc.py"].id).decode() == FIXED
+    assert "README" not in objects.entries(str(third.state_after))
     assert third.changed_paths == ("README",)
 
 
@@ -127,6 +128,7 @@ def test_the_hidden_test_is_nowhere_in_the_agents_sight(run: Run) -> None:
     )
     assert all("far_above" not in step.observation.shown for step in episode.steps[:2] if step.observation)
     assert episode.steps[2].observation is not None
+    assert episode.steps[2].observation.stdout is not None
     assert "far_above" not in episode.steps[2].observation.stdout.text
 
 
@@ -196,6 +198,7 @@ def test_long_output_is_cut_for_the_model_and_kept_whole(run: Run, tmp_path: Pat
     assert len(observation.shown) < 700
     assert "left out" in observation.shown
     stream = observation.stdout
+    assert stream is not None
     assert stream.blob is not None
     assert not stream.cut
     whole = ObjectStore(tmp_path / "objects").get(stream.blob)

@@ -63,15 +63,18 @@ def test_a_stored_trajectory_is_complete_and_its_states_resolve(tmp_path: Path) 
     (trajectory,) = run.trajectories
     assert trajectory.report is not None
     assert trajectory.report.verdict is Verdict.RESOLVED
+    assert trajectory.final_patch is not None
     assert trajectory.final_patch.startswith("diff --git a/calc.py b/calc.py")
     for step in trajectory.steps:
         assert step.action is not None
         assert step.observation is not None
-        assert "calc.py" in run.objects.entries(step.state_before)
-        assert "calc.py" in run.objects.entries(step.state_after)
+        assert "calc.py" in run.objects.entries(str(step.state_before))
+        assert "calc.py" in run.objects.entries(str(step.state_after))
     ran = [step.observation for step in trajectory.steps if step.action and step.action.tool == "run_tests"]
     assert [observation.exit_code for observation in ran if observation] == [1, 0]
-    assert all(observation.limits_by and observation.stdout.size for observation in ran if observation)
+    assert all(
+        observation.limits_by and observation.stdout and observation.stdout.size for observation in ran if observation
+    )
 
 
 def test_what_is_there_already_is_not_made_again(tmp_path: Path) -> None:

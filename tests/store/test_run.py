@@ -24,7 +24,7 @@ def test_what_is_appended_is_there_after_reopening(tmp_path: Path) -> None:
     for trajectory in made:
         run.append(trajectory)
     run.close()
-    assert RunDirectory.read(tmp_path / "run").trajectories == made
+    assert list(RunDirectory.read(tmp_path / "run").trajectories) == made
 
 
 def test_a_torn_last_line_is_cut_and_named(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_torn_last_line_is_cut_and_named(tmp_path: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole + whole[: len(whole) // 2])
     again = opened(tmp_path)
-    assert len(again.trajectories) == 1
+    assert len(again.ids) == 1
     assert file.read_bytes() == whole
     assert any("never finished" in problem for problem in again.problems)
 
@@ -110,7 +110,7 @@ from pathlib import Path
 from patchgym.store import RunDirectory
 from tests.records_for_tests import make_manifest, make_report, make_trajectory, make_step
 run = RunDirectory.open_for_writing(Path(sys.argv[1]), make_manifest())
-have = len(run.trajectories)
+have = len(run.ids)
 print(have, flush=True)
 for n in range(have, 10000):
     run.append(make_trajectory(n, report=make_report(), reward=0.0, steps=[make_step(i) for i in range(20)]))
@@ -153,4 +153,4 @@ def test_a_full_disk_is_a_typed_error_and_leaves_whole_lines(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert (tmp_path / "trajectories.jsonl").read_bytes() == before
-    assert len(run.trajectories) == 1
+    assert len(run.ids) == 1

@@ -1,6 +1,17 @@
 """One episode: an agent at work in one sandbox."""
 
-from patchgym.agent.episode import Episode, EpisodeSettings, run_episode
+from patchgym.agent.conversation import Conversation, EpisodeSettings, Surroundings, submitted
+from patchgym.agent.episode import Episode, run_episode, stop_of
 from patchgym.agent.tools import TOOLS, Tool
 
-__all__ = ["TOOLS", "Episode", "EpisodeSettings", "Tool", "run_episode"]
+__all__ = [
+    "TOOLS",
+    "Conversation",
+    "Episode",
+    "EpisodeSettings",
+    "Surroundings",
+    "Tool",
+    "run_episode",
+    "stop_of",
+    "submitted",
+]

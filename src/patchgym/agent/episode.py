@@ -3,39 +3,17 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-from patchgym.agent.prompt import answers, opening, read_action
-from patchgym.agent.tools import TOOLS, ToolResult, Workbench, checked_arguments
-from patchgym.content import ObjectStore
+from patchgym.agent.conversation import Conversation, Surroundings, submitted, tool_specs
 from patchgym.errors import ContextLengthError, EndpointError, SandboxError
-from patchgym.policy import Policy, ProtocolError
-from patchgym.records import (
-    Action,
-    Fault,
-    Message,
-    Observation,
-    Sample,
-    Sampling,
-    Step,
-    StopReason,
-    Stream,
-    TaskView,
-)
-from patchgym.sandbox import Cut, Sandbox
-
-
-@dataclass(frozen=True)
-class EpisodeSettings:
-    """How to sample, and after how many unreadable messages in a row to stop."""
-
-    sampling: Sampling
-    protocol_errors: int = 3
+from patchgym.records import Fault, Step, StopReason, ToolSpec
+from patchgym.sandbox import Sandbox
 
 
 @dataclass
 class Episode:
-    """What came of an episode. ``final_state`` is a tree id of the run's store; ``faults`` are infrastructure's."""
+    """What came of an episode. ``final_state`` is a tree id of the run's store; ``faults`` are infrastructure's;
+    ``tools`` are those that the model was told of by its endpoint."""
 
     steps: list[Step] = field(default_factory=list)
     final_state: str = ""
@@ -43,178 +21,47 @@ class Episode:
     faults: list[Fault] = field(default_factory=list)
     sampling_seconds: float = 0.0
     acting_seconds: float = 0.0
+    tools: tuple[ToolSpec, ...] = ()
 
 
 async def run_episode(
-    view: TaskView,
-    sandbox: Sandbox,
-    policy: Policy,
-    objects: ObjectStore,
-    settings: EpisodeSettings,
-    *,
-    on_step: Callable[[Step], None] = lambda step: None,
+    around: Surroundings, sandbox: Sandbox, *, on_step: Callable[[Step], None] = lambda step: None
 ) -> Episode:
-    """Let ``policy`` work in ``sandbox`` until it submits or a limit of the task is reached.
+    """Let a policy work in ``sandbox`` until it submits or a limit of the task is reached.
 
-    ``objects`` is the store that the sandbox snapshots into. ``on_step`` is called with each step once it is whole.
-    Faults of the sandbox or the policy's endpoint end the episode and are recorded, not raised.
+    ``on_step`` is called with each step once it is whole. Faults of the sandbox or the policy's endpoint end the
+    episode and are recorded, not raised.
     """
-    episode = Episode(final_state=view.workspace)
-    runner = _Runner(view, sandbox, policy, objects, settings, episode)
+    conversation = Conversation.begun(around)
+    tools = tuple(tool_specs()) if around.policy.native_tools else ()
+    episode = Episode(final_state=conversation.state, tools=tools)
+    began = time.monotonic()
     try:
         while True:
-            stop = runner.limit_reached()
+            left = around.view.limits.seconds - (time.monotonic() - began)
+            stop = conversation.limit_reached() or (StopReason.TIME_LIMIT if left <= 0 else None)
             if stop is not None:
                 episode.stop = stop
                 break
-            step = await runner.step()
+            clock = time.monotonic()
+            step = await conversation.turn(sandbox, len(episode.steps), left)
             episode.steps.append(step)
+            episode.final_state = conversation.state
+            episode.sampling_seconds += step.sampling_seconds or 0.0
+            episode.acting_seconds += time.monotonic() - clock - (step.sampling_seconds or 0.0)
             on_step(step)
-            if step.action is not None and step.action.tool == "submit" and step.observation and step.observation.ok:
+            if submitted(step):
                 episode.stop = StopReason.SUBMITTED
                 break
-    except ContextLengthError:
-        episode.stop = StopReason.CONTEXT_LIMIT
-    except SandboxError as error:
-        _fault(episode, Fault(kind=type(error).__name__, where="sandbox", message=str(error)))
-    except EndpointError as error:
-        _fault(episode, Fault(kind=type(error).__name__, where="policy", message=str(error)))
+    except (ContextLengthError, SandboxError, EndpointError) as error:
+        episode.stop, fault = stop_of(error)
+        episode.faults += [fault] if fault is not None else []
     return episode
 
 
-def _fault(episode: Episode, fault: Fault) -> None:
-    episode.stop = StopReason.INFRASTRUCTURE
-    episode.faults.append(fault)
-
-
-class _Runner:
-    """The state of one episode between turns."""
-
-    def __init__(
-        self,
-        view: TaskView,
-        sandbox: Sandbox,
-        policy: Policy,
-        objects: ObjectStore,
-        settings: EpisodeSettings,
-        episode: Episode,
-    ) -> None:
-        self._view, self._sandbox, self._policy = view, sandbox, policy
-        self._objects, self._settings, self._episode = objects, settings, episode
-        self._pending = opening(view, native=policy.native_tools)
-        self._messages: list[Message] = []
-        self._specs = [tool.spec() for tool in TOOLS.values()]
-        self._started = time.monotonic()
-        self._unreadable = 0
-
-    def limit_reached(self) -> StopReason | None:
-        """The limit that keeps the next turn from being taken, if any."""
-        limits, steps = self._view.limits, self._episode.steps
-        if self._unreadable >= self._settings.protocol_errors:
-            return StopReason.PROTOCOL
-        if len(steps) >= limits.turns:
-            return StopReason.TURN_LIMIT
-        if sum(step.usage.sampled_tokens for step in steps) >= limits.tokens:
-            return StopReason.TOKEN_LIMIT
-        if time.monotonic() - self._started >= limits.seconds:
-            return StopReason.TIME_LIMIT
-        return None
-
-    async def step(self) -> Step:
-        """One turn: sample, act, look at the state."""
-        index, started_at, prompt = len(self._episode.steps), datetime.now(UTC), self._pending
-        self._messages += prompt
-        sampling = self._sampling()
-        clock = time.monotonic()
-        sample = await self._policy.sample(self._messages, self._specs, sampling)
-        sampled = time.monotonic()
-        before = self._episode.final_state
-        action, error, observation = await self._act(sample, before)
-        after = await self._sandbox.snapshot() if action is not None else before
-        self._episode.final_state = after
-        self._episode.sampling_seconds += sampled - clock
-        self._episode.acting_seconds += time.monotonic() - sampled
-        self._unreadable = self._unreadable + 1 if action is None else 0
-        self._messages.append(sample.message)
-        self._pending = answers(sample.message, observation.shown)
-        return Step(
-            index=index,
-            parent=index - 1 if index else None,
-            prompt=prompt,
-            message=sample.message,
-            action=action,
-            parse_error=error,
-            observation=observation,
-            state_before=before,
-            state_after=after,
-            changed_paths=self._objects.changed_paths(before, after),
-            tokens=sample.tokens,
-            policy_version=self._policy.version,
-            sampling=sampling,
-            usage=sample.usage,
-            sampling_seconds=sampled - clock,
-            started_at=started_at,
-        )
-
-    def _sampling(self) -> Sampling:
-        """The settings' sampling, with no more tokens than the episode has left."""
-        used = sum(step.usage.sampled_tokens for step in self._episode.steps)
-        wanted = self._settings.sampling
-        return wanted.model_copy(update={"max_tokens": min(wanted.max_tokens, self._view.limits.tokens - used)})
-
-    async def _act(self, sample: Sample, tree: str) -> tuple[Action | None, str | None, Observation]:
-        try:
-            action = read_action(sample.message, native=self._policy.native_tools)
-            tool = TOOLS.get(action.tool)
-            if tool is None:
-                raise ProtocolError(f"There is no tool {action.tool!r}; there are: {', '.join(TOOLS)}.")
-            arguments = checked_arguments(tool, action)
-        except (ProtocolError, ValueError) as error:
-            cut = " The message was cut at the token limit." if sample.finish_reason == "length" else ""
-            text = f"{error}{cut}"
-            return None, text, Observation(shown=text, ok=False)
-        left = self._view.limits.seconds - (time.monotonic() - self._started)
-        seconds = max(1.0, min(self._view.limits.command_seconds, left))
-        bench = Workbench(self._sandbox, self._view, self._objects, tree, seconds)
-        clock = time.monotonic()
-        try:
-            result = await tool.run(bench, arguments)
-        except OSError as error:  # of the sandbox's read and write: the path is not what the model thinks
-            path = arguments.get("path", "")
-            result = ToolResult(f"{path}: {(error.strerror or str(error)).lower()}", ok=False)
-        return action, None, self._observation(result, time.monotonic() - clock)
-
-    def _observation(self, result: ToolResult, seconds: float) -> Observation:
-        shown = _cut(result.shown, self._view.limits.output_bytes)
-        done = result.process
-        if done is None:
-            return Observation(shown=shown, ok=result.ok, seconds=seconds)
-        return Observation(
-            shown=shown,
-            ok=result.ok,
-            exit_code=done.exit_code,
-            stdout=self._stream(done.stdout, done.stdout_size, done.stdout_cut),
-            stderr=self._stream(done.stderr, done.stderr_size, done.stderr_cut),
-            timed_out=done.timed_out,
-            ending=done.ending,
-            limits_by=done.limits_by,
-            seconds=seconds,
-            tests=result.tests,
-        )
-
-    def _stream(self, kept: bytes, size: int, cut: Cut | None) -> Stream:
-        """A stream's record: short exact text in the line itself, anything else also whole in the object store."""
-        text = kept.decode("utf-8", "backslashreplace")
-        shown = _cut(text, self._view.limits.output_bytes)
-        if cut is not None and cut.blob in self._objects:
-            return Stream(text=shown, size=size, blob=cut.blob)
-        exact = shown.encode("utf-8") == kept
-        return Stream(text=shown, size=size, blob=None if exact else self._objects.put(kept), cut=len(kept) < size)
-
-
-def _cut(text: str, limit: int) -> str:
-    """At most about ``limit`` characters: both ends, with a note of what is left out between them."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+def stop_of(error: ContextLengthError | SandboxError | EndpointError) -> tuple[StopReason, Fault | None]:
+    """Why an episode ended that an error ended, and the fault where it was infrastructure's."""
+    if isinstance(error, ContextLengthError):
+        return StopReason.CONTEXT_LIMIT, None
+    where = "sandbox" if isinstance(error, SandboxError) else "policy"
+    return StopReason.INFRASTRUCTURE, Fault(kind=type(error).__name__, where=where, message=str(error))

@@ -50,7 +50,7 @@ def read_action(message: Message, *, native: bool) -> Action:
         raise ProtocolError(f"The arguments of {call.name} are not JSON.") from None
     if not isinstance(arguments, dict):
         raise ProtocolError(f"The arguments of {call.name} are no JSON object.")
-    return Action(tool=call.name, arguments=arguments)
+    return Action(tool=call.name, arguments=arguments, call_id=call.id)
 
 
 def _written_call(content: str) -> Action:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
+from patchgym.cli.asked import Asked, policy_options
 from patchgym.cli.console import number, show_json, show_line, show_table
 from patchgym.cli.rollout import PHASE, rollout
-from patchgym.cli.workshop import chosen_tasks, policy_options
+from patchgym.cli.workshop import chosen_tasks
 from patchgym.evaluate import EvalReport, FailureType, evaluate
 from patchgym.policy.models import read_checkpoint
 from patchgym.records import Task
-from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.store import RunDirectory
 from patchgym.tasks import TaskSet
 from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
@@ -21,34 +21,18 @@ from patchgym.tasks.overlap.refuse import refuse_trained
 @click.command()
 @click.argument("taskset", type=click.Path(path_type=Path))
 @policy_options(split="heldout", temperature=0.0)
-def command(
-    taskset: Path,
-    policy: str,
-    out: Path,
-    samples: int,
-    split: str,
-    ids: tuple[str, ...],
-    concurrency: int,
-    temperature: float,
-    max_tokens: int,
-    seed: int,
-    base_url: str | None,
-    protocol: str,
-    as_json: bool,
-) -> None:
+def command(taskset: Path, asked: Asked) -> None:
     """Measure a frozen policy: pass@1 and pass@k with intervals over tasks, and how it fails."""
     tasks = TaskSet.load(taskset)
-    chosen = chosen_tasks(tasks, split, ids)
-    settings = RolloutSettings(concurrency=concurrency, temperature=temperature, max_tokens=max_tokens)
-    _refuse_trained(policy, chosen, tasks)
-    options = PolicyOptions(base_url=base_url, native_tools=protocol == "native", batch=concurrency)
-    rollout(tasks, chosen, policy, options, settings, samples, seed, out)
-    report = evaluate(RunDirectory.read(out).phase(PHASE), chosen, seed=seed)
-    if as_json:
+    chosen = chosen_tasks(tasks, asked.split, asked.ids)
+    _refuse_trained(asked.policy, chosen, tasks)
+    rollout(tasks, chosen, asked)
+    report = evaluate(RunDirectory.read(asked.out).phase(PHASE), chosen, seed=asked.seed)
+    if asked.as_json:
         show_json(report)
     else:
-        show_eval({policy: report})
-        show_line(f"\nThe run is in {out}.")
+        show_eval({asked.policy: report})
+        show_line(f"\nThe run is in {asked.out}.")
 
 
 def _refuse_trained(policy: str, tasks: Sequence[Task], source: TaskSet) -> None:

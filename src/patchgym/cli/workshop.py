@@ -16,10 +16,10 @@ from patchgym.cli.console import number, stage
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
-from patchgym.rollout import Collector, Phase, PolicySource, RolloutSettings, count_run
-from patchgym.rollout.policies import KINDS
+from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
+from patchgym.store.copying import copy_task
 from patchgym.tasks import TaskSet
 
 _DEFAULT_KIND = "namespace"
@@ -74,37 +74,6 @@ def check_sandbox() -> None:
     _chosen_kind().check()
 
 
-def policy_options(*, split: str, temperature: float) -> Callable[[_F], _F]:
-    """The options of every command that lets a policy work on a task set, with that command's own defaults."""
-    options = (
-        click.option("--policy", required=True, help=f"One of: {KINDS}."),
-        click.option("--out", type=click.Path(path_type=Path), required=True, help="Run directory, new or to resume."),
-        click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Samples of each task."),
-        click.option("--split", type=click.Choice(["all", "train", "heldout"]), default=split, show_default=True),
-        click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task; may be repeated."),
-        click.option("--concurrency", default=16, show_default=True, type=click.IntRange(1), help="Episodes at once."),
-        click.option("--temperature", default=temperature, show_default=True, type=click.FloatRange(0)),
-        click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(1), help="Of one message."),
-        click.option("--seed", default=0, show_default=True),
-        click.option("--base-url", help="Where the endpoint of openai:MODEL is. [default: $OPENAI_BASE_URL]"),
-        click.option(
-            "--protocol",
-            type=click.Choice(["native", "text"]),
-            default="native",
-            show_default=True,
-            help="How openai:MODEL is told of tools: native tool calls or plain text.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-    )
-
-    def decorate(command: _F) -> _F:
-        for option in reversed(options):
-            command = option(command)
-        return sandbox_options(command)
-
-    return decorate
-
-
 def new_sandboxes(objects: ObjectStore) -> ClosingFactory:
     """Sandboxes over a store, of the kind that the command line asks for; the caller closes them."""
     return _chosen_kind()(objects)
@@ -134,6 +103,7 @@ def opened_run(path: Path, manifest: RunManifest, tasks: Sequence[Task], source:
     run = RunDirectory.open_for_writing(path, manifest)
     try:
         copy_task_objects(tasks, source.objects, run.objects)
+        run.keep_tasks(tasks)
         yield run
     finally:
         run.close()
@@ -142,10 +112,7 @@ def opened_run(path: Path, manifest: RunManifest, tasks: Sequence[Task], source:
 def copy_task_objects(tasks: Sequence[Task], source: ObjectStore, target: ObjectStore) -> None:
     """Copy the workspaces and test files of tasks from one store to another."""
     for task in tasks:
-        source.copy_tree(task.workspace, target)
-        for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
-            if blob not in target:
-                target.put(source.get(blob))
+        copy_task(task, source, target)
 
 
 def make_manifest(command: str, config: Mapping[str, JsonValue], tasks: Sequence[Task], seed: int) -> RunManifest:
@@ -189,17 +156,21 @@ def collect(
     """Collect a phase while a person watches."""
     total = len(phase.tasks) * phase.samples
     with stage(title, total) as shown:
+        counting = Counting()
+        for trajectory in run.phase(phase.name):
+            counting.add(trajectory)
 
         def final(trajectory: Trajectory) -> None:
-            shown.update(len(run.phase(phase.name)), total, _note(run.phase(phase.name)))
+            counting.add(trajectory)
+            counts = counting.counts()
+            shown.update(counts.trajectories, total, _note(counts))
 
         found = asyncio.run(collector.collect(phase, source, settings, final))
-        shown.update(total, total, _note(found))
+        shown.update(total, total, _note(count_run(found)))
     return found
 
 
-def _note(found: Sequence[Trajectory]) -> str:
-    counts = count_run(found)
+def _note(counts: RunCounts) -> str:
     lost = f", {counts.infra_error} lost to infrastructure" if counts.infra_error else ""
     return f"{counts.resolved} of {counts.trajectories} solved, mean reward {number(counts.mean_reward)}{lost}"
 

@@ -35,8 +35,9 @@ class ObjectStore:
     an object that is there already costs a look-up. One process writes at a time, from any number of threads.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the store at ``path``; an absent one is created.
+    def __init__(self, path: Path, beneath: "ObjectStore | None" = None) -> None:
+        """Open the store at ``path``; an absent one is created. What lies in ``beneath`` can be read through it, and is
+        never written to.
 
         Raises:
             StorageError: it cannot be created.
@@ -47,6 +48,8 @@ class ObjectStore:
             (path / "info").mkdir(exist_ok=True)
             (path / "pack").mkdir(exist_ok=True)
         self._store = DiskObjectStore(str(path))
+        if beneath is not None:
+            self._store.add_alternate_path(str(beneath.path.absolute()))
         self._known: set[str] = set()
         self._writing = threading.Lock()
 

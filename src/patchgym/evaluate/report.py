@@ -49,7 +49,7 @@ def evaluate(trajectories: Iterable[Trajectory], tasks: Sequence[Task], *, seed:
     rewards = [t.reward.value for t in valid if t.reward is not None and t.reward.value is not None]
     failures = Counter(failure_type(trajectory, by_id[trajectory.task_id]) for trajectory in found)
     return EvalReport(
-        policy_version=", ".join(sorted({trajectory.policy.version for trajectory in found})),
+        policy_version=", ".join(sorted({str(trajectory.policy.version) for trajectory in found})),
         tasks=len({trajectory.task_id for trajectory in found}),
         trajectories=len(found),
         infra_failures=len(found) - len(valid),
@@ -57,7 +57,9 @@ def evaluate(trajectories: Iterable[Trajectory], tasks: Sequence[Task], *, seed:
         pass_at_1=pass_at_1(solved, seed=seed),
         pass_at_k=_pass_at_ks(solved),
         mean_steps=_mean([len(trajectory.steps) for trajectory in valid]),
-        mean_tokens=_mean([sum(step.usage.sampled_tokens for step in trajectory.steps) for trajectory in valid]),
+        mean_tokens=_mean(
+            [sum(step.usage.sampled_tokens for step in trajectory.steps if step.usage) for trajectory in valid]
+        ),
         mean_reward=_mean(rewards),
         valid_action_rate=_mean([step.action is not None for step in steps]),
         failures={kind: failures[kind] for kind in FailureType if failures[kind]},

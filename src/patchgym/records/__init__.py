@@ -1,7 +1,7 @@
 """Frozen, versioned data. No I/O, no behaviour beyond views of itself."""
 
 from patchgym.records.base import Record, VersionedRecord
-from patchgym.records.message import Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
+from patchgym.records.message import Attachment, Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
 from patchgym.records.report import Outcome, Tally, TestReport, Verdict
 from patchgym.records.reward import Reward, Term
 from patchgym.records.run import RunManifest, TaskSetManifest
@@ -24,25 +24,31 @@ from patchgym.records.trajectory import (
     Action,
     Fault,
     Observation,
+    Origin,
     PolicyRef,
+    SpawnedBy,
     Step,
     StopReason,
     Stream,
     Timing,
     Trajectory,
 )
+from patchgym.records.tree import Leaf, SiblingLabel, Tree, TreeNode, sibling_labels
 
 __all__ = [
     "Action",
+    "Attachment",
     "Difficulty",
     "Distribution",
     "Environment",
     "Fault",
     "Foreign",
+    "Leaf",
     "Limits",
     "Message",
     "MutantScore",
     "Observation",
+    "Origin",
     "Outcome",
     "PolicyRef",
     "Record",
@@ -52,7 +58,9 @@ __all__ = [
     "Sampling",
     "Scope",
     "Service",
+    "SiblingLabel",
     "Source",
+    "SpawnedBy",
     "Step",
     "StepTokens",
     "StopReason",
@@ -68,8 +76,11 @@ __all__ = [
     "ToolCall",
     "ToolSpec",
     "Trajectory",
+    "Tree",
+    "TreeNode",
     "Usage",
     "Validation",
     "Verdict",
     "VersionedRecord",
+    "sibling_labels",
 ]

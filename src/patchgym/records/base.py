@@ -12,7 +12,7 @@ from patchgym.errors import DataError
 class Record(BaseModel):
     """A frozen value without behaviour beyond views of itself. Unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null", use_attribute_docstrings=True)
 
 
 class VersionedRecord(Record):

@@ -51,7 +51,9 @@ class Tally(Record):
     """How many of a list of tests passed."""
 
     passed: int
+    """Tests that passed."""
     total: int
+    """Tests that were asked for."""
 
     @property
     def share(self) -> float:
@@ -60,20 +62,29 @@ class Tally(Record):
 
 
 class TestReport(Record):
-    """A verdict with its evidence. ``hidden`` is the part of ``fail_to_pass`` that the agent never saw;
-    ``tampered_paths`` are protected paths that the patch touched and grading restored; ``log`` is the tail of the
-    test output; ``sandbox`` the kind of sandbox that the tests ran in (``process`` isolates nothing)."""
+    """A verdict with its evidence."""
 
     __test__ = False
 
     verdict: Verdict
+    """What it comes to."""
     tests: dict[str, Outcome]
+    """What became of each test, by its exact pytest id."""
     fail_to_pass: Tally
+    """The tests that fail without a fix."""
     pass_to_pass: Tally
+    """The tests that must stay passing."""
     hidden: Tally
+    """The part of ``fail_to_pass`` that the agent never saw."""
     tampered_paths: tuple[str, ...] = ()
+    """Protected paths that the patch touched and grading restored."""
     why: str = ""
+    """The reason of the verdict, where it needs one."""
     log: str = ""
+    """The tail of the test output."""
     seconds: float
+    """Wall time of the test run."""
     grader_version: str
+    """Which grader said so."""
     sandbox: str = ""
+    """The kind of sandbox that the tests ran in (``process`` isolates nothing)."""

@@ -4,17 +4,24 @@ from patchgym.records.base import Record
 
 
 class Term(Record):
-    """One reward term: what was measured, what it counts for, what it added, and why."""
+    """One reward term."""
 
     raw: float
+    """What was measured."""
     weight: float
+    """What it counts for."""
     value: float
+    """What it added to the reward."""
     why: str
+    """The reason, in words."""
 
 
 class Reward(Record):
-    """``value`` None means *not scored* and is never 0. ``gate`` names the first-layer outcome that applied."""
+    """What a trajectory is worth, and why."""
 
     value: float | None
+    """None means *not scored* and is never 0."""
     gate: str
+    """The first-layer outcome that applied."""
     terms: dict[str, Term]
+    """Each term by its name."""

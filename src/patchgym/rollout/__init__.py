@@ -2,10 +2,11 @@
 
 from patchgym.rollout.collect import Collector, Phase, RolloutSettings
 from patchgym.rollout.policies import LocalSource, PolicyOptions, PolicySource, open_policy
-from patchgym.rollout.summary import RunCounts, count_run
+from patchgym.rollout.summary import Counting, RunCounts, count_run
 
 __all__ = [
     "Collector",
+    "Counting",
     "LocalSource",
     "Phase",
     "PolicyOptions",

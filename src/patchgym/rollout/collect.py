@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchgym.agent import Episode, EpisodeSettings, run_episode
+from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
 from patchgym.config import Settings
 from patchgym.content import diff_trees, patch_scope
 from patchgym.errors import SandboxError
@@ -16,31 +16,39 @@ from patchgym.grading import Grader
 from patchgym.records import (
     Environment,
     Fault,
+    Leaf,
     PolicyRef,
     Reward,
     Sampling,
+    Step,
     StopReason,
     Task,
     TestReport,
     Timing,
     Trajectory,
+    Tree,
     Verdict,
 )
 from patchgym.reward import RewardSettings, score
 from patchgym.rollout.policies import PolicySource
+from patchgym.rollout.search import Search
+from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
 from patchgym.testrun import built_environment, sandbox_spec
 
 
 class RolloutSettings(Settings):
-    """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message."""
+    """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
+    episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
+    action in the same state (0: never)."""
 
     concurrency: int = 16
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 256
     protocol_errors: int = 3
+    hopeless_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,18 +116,83 @@ class Collector:
             raise _first(errors) from None
         return self._run.phase(phase.name)
 
+    async def search(
+        self,
+        phase: Phase,
+        source: PolicySource,
+        settings: RolloutSettings,
+        search: SearchSettings,
+        on_final: Callable[[Tree], None] = lambda tree: None,
+    ) -> list[Tree]:
+        """Make every search tree of ``phase`` that the run does not have yet (a sample is a tree), and return all.
+
+        Raises:
+            PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+        """
+        have = set(self._run.tree_ids)
+        gate = asyncio.Semaphore(settings.concurrency)
+
+        async def one(task: Task, sample: int) -> None:
+            async with gate:
+                tree = await self._tree(phase.name, task, sample, source, settings, search)
+            self._run.append_tree(tree)
+            on_final(tree)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for sample in range(phase.samples):
+                    for task in phase.tasks:
+                        if _tree_id(phase.name, task, sample) not in have:
+                            group.create_task(one(task, sample))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        return [tree for tree in self._run.trees if tree.phase == phase.name]
+
+    async def _tree(
+        self,
+        phase: str,
+        task: Task,
+        sample: int,
+        source: PolicySource,
+        settings: RolloutSettings,
+        search: SearchSettings,
+    ) -> Tree:
+        name = _tree_id(phase, task, sample)
+        built = await built_environment(task.environment, self._build)
+        episode = EpisodeSettings(self._sampling(name, settings), settings.protocol_errors, settings.hopeless_after)
+        around = Surroundings(task.view(), source.for_task(task, self._run.objects), self._run.objects, episode)
+        journal, version = self._run.journal(name), source.version
+        searched = Search(name, task, around, self._factory, built, search, journal.append)
+
+        async def grade(leaf: Leaf, steps: list[Step]) -> Leaf:
+            report = await self._grader.grade(task, leaf.final_patch)
+            if report.verdict is Verdict.INFRA_ERROR:
+                fault = Fault(kind="SandboxError", where="grading", message=report.why)
+                return leaf.model_copy(update={"report": report, "faults": (fault,)})
+            scope = patch_scope(leaf.final_patch)
+            reward = score(report, steps, scope, task.scope, task.limits, self._rewards)
+            return leaf.model_copy(update={"report": report, "reward": reward})
+
+        root = await searched.run()
+        return await searched.record(
+            root, PolicyRef(spec=source.spec, version=version), self._factory.kind, phase, grade
+        )
+
+    def _sampling(self, name: str, settings: RolloutSettings) -> Sampling:
+        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{name}".encode()).digest()[:4], "big")
+        return Sampling(
+            temperature=settings.temperature, top_p=settings.top_p, max_tokens=settings.max_tokens, seed=seed
+        )
+
     async def _rollout(
         self, phase: str, task: Task, sample: int, source: PolicySource, settings: RolloutSettings
     ) -> Trajectory:
         started_at, clock = datetime.now(UTC), time.monotonic()
         trajectory_id = _trajectory_id(phase, task, sample)
-        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{trajectory_id}".encode()).digest()[:4], "big")
-        sampling = Sampling(
-            temperature=settings.temperature, top_p=settings.top_p, max_tokens=settings.max_tokens, seed=seed
-        )
+        sampling = self._sampling(trajectory_id, settings)
         version = source.version
         episode = await self._episode(
-            task, trajectory_id, source, EpisodeSettings(sampling=sampling, protocol_errors=settings.protocol_errors)
+            task, trajectory_id, source, EpisodeSettings(sampling, settings.protocol_errors, settings.hopeless_after)
         )
         patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
         graded_from = time.monotonic()
@@ -136,6 +209,7 @@ class Collector:
             sample_index=sample,
             policy=PolicyRef(spec=source.spec, version=version),
             sandbox=self._factory.kind,
+            tools=episode.tools,
             steps=tuple(episode.steps),
             final_state=episode.final_state,
             final_patch=patch,
@@ -167,7 +241,8 @@ class Collector:
             return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
         try:
             policy = source.for_task(task, self._run.objects)
-            return await run_episode(task.view(), sandbox, policy, self._run.objects, settings, on_step=journal.append)
+            around = Surroundings(task.view(), policy, self._run.objects, settings)
+            return await run_episode(around, sandbox, on_step=journal.append)
         finally:
             await sandbox.close()
 
@@ -177,6 +252,10 @@ class Collector:
 
 def _trajectory_id(phase: str, task: Task, sample: int) -> str:
     return f"{phase}.{task.id}.{sample}"
+
+
+def _tree_id(phase: str, task: Task, sample: int) -> str:
+    return f"{phase}.{task.id}.tree{sample}"
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,10 +8,11 @@ from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.policy import Policy
 from patchgym.policy.gold import gold_script
+from patchgym.policy.noisy import NoisyPolicy
 from patchgym.policy.scripted import ScriptedPolicy, ScriptFile
 from patchgym.records import Task
 
-KINDS = "gold, noop, scripted:FILE, local:PATH (or local:smollm2), openai:MODEL"
+KINDS = "gold, noop, noisy[:CHANCE], scripted:FILE, local:PATH (or local:smollm2), openai:MODEL"
 
 
 class PolicySource(Protocol):
@@ -59,6 +60,21 @@ class _Gold:
 
     def for_task(self, task: Task, objects: ObjectStore) -> Policy:
         return ScriptedPolicy(gold_script(task, objects), self.version)
+
+    async def check(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class _Noisy:
+    def __init__(self, spec: str, noise: float) -> None:
+        self.spec = self.version = spec
+        self._noise = noise
+
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        return NoisyPolicy(task, objects, self._noise, self.version)
 
     async def check(self) -> None:
         pass
@@ -161,6 +177,8 @@ def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
     match kind:
         case "gold" if not target:
             return _Gold()
+        case "noisy" if (noise := _chance(target or "0.5")) is not None:
+            return _Noisy(spec, noise)
         case "noop" if not target:
             return _Fixed(spec, None)
         case "scripted" if target:
@@ -170,3 +188,12 @@ def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
         case "openai" if target:
             return _Endpoint(spec, target, options)
     raise UsageError(f"There is no policy {spec!r}", mend=f"Policies: {KINDS}.")
+
+
+def _chance(text: str) -> float | None:
+    """A number from 0 to 1; None where the text is none."""
+    try:
+        chance = float(text)
+    except ValueError:
+        return None
+    return chance if 0 <= chance <= 1 else None

@@ -1,5 +1,6 @@
 """What a set of trajectories comes to, in the words of the command line."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from patchgym.records import Record, StopReason, Trajectory, Verdict
@@ -24,18 +25,41 @@ class RunCounts(Record):
     valid_action_rate: float | None
 
 
+class Counting:
+    """Counts trajectories one by one, without keeping them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[str] = set()
+        self._verdicts: Counter[str] = Counter()
+        self._submitted = self._steps = self._readable = 0
+        self._rewards: list[float] = []
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Count one more."""
+        self._tasks.add(trajectory.task_id)
+        self._verdicts[(trajectory.report.verdict if trajectory.report else Verdict.INFRA_ERROR).value] += 1
+        self._submitted += trajectory.stop is StopReason.SUBMITTED
+        self._steps += len(trajectory.steps)
+        self._readable += sum(step.action is not None for step in trajectory.steps)
+        if trajectory.reward is not None and trajectory.reward.value is not None:
+            self._rewards.append(trajectory.reward.value)
+
+    def counts(self) -> RunCounts:
+        """What was counted so far."""
+        return RunCounts(
+            tasks=len(self._tasks),
+            trajectories=self._verdicts.total(),
+            **{verdict.value: self._verdicts[verdict.value] for verdict in Verdict},
+            submitted=self._submitted,
+            steps=self._steps,
+            mean_reward=sum(self._rewards) / len(self._rewards) if self._rewards else None,
+            valid_action_rate=self._readable / self._steps if self._steps else None,
+        )
+
+
 def count_run(trajectories: Iterable[Trajectory]) -> RunCounts:
     """Count them."""
-    found = list(trajectories)
-    verdicts = [trajectory.report.verdict if trajectory.report else Verdict.INFRA_ERROR for trajectory in found]
-    rewards = [t.reward.value for t in found if t.reward is not None and t.reward.value is not None]
-    steps = [step for trajectory in found for step in trajectory.steps]
-    return RunCounts(
-        tasks=len({trajectory.task_id for trajectory in found}),
-        trajectories=len(found),
-        **{verdict.value: verdicts.count(verdict) for verdict in Verdict},
-        submitted=sum(trajectory.stop is StopReason.SUBMITTED for trajectory in found),
-        steps=len(steps),
-        mean_reward=sum(rewards) / len(rewards) if rewards else None,
-        valid_action_rate=sum(step.action is not None for step in steps) / len(steps) if steps else None,
-    )
+    counting = Counting()
+    for trajectory in trajectories:
+        counting.add(trajectory)
+    return counting.counts()

@@ -4,7 +4,9 @@
 
     RUN/
       run.json              what the run is made of: resolved configuration, versions, task hashes, seed
+      tasks.jsonl           the tasks that it works on, whole
       trajectories.jsonl    one whole trajectory a line, appended and synced when it is final
+      trees.jsonl           one whole search tree a line, likewise; its paths are trajectories
       journal/ID.jsonl      the steps of a trajectory in the making, synced as they happen; gone once it is final
       journal/ID.interrupted  the same of one that a killed run left; its work is done again under the same id
       objects/              a bare git store: workspace states and long outputs

@@ -1,13 +1,17 @@
 """Append-only JSON lines that survive a kill at any instant."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from patchgym.content import disk_errors
 
+_BLOCK = 1 << 16
 
-def append_line(path: Path, line: str) -> None:
-    """Append one line and wait until it is on disk. A write that the disk refuses leaves the file as it was.
+
+def append_line(path: Path, line: str) -> int:
+    """Append one line and wait until it is on disk; the offset at which it begins. A write that the disk refuses leaves
+    the file as it was.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -23,19 +27,40 @@ def append_line(path: Path, line: str) -> None:
         except OSError:
             file.truncate(size)
             raise
+    return size
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """Every whole line, without its newline; what follows the last newline was never finished and is left out."""
-    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Every whole line without its newline, one at a time, with the offset at which it begins; what follows the last
+    newline was never finished and is left out."""
+    if path.is_file():
+        with path.open("rb") as file:
+            at = 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield at, line[:-1]
+                at += len(line)
+
+
+def read_line_at(path: Path, offset: int) -> bytes:
+    """The line that begins at an offset, without its newline."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.readline().removesuffix(b"\n")
 
 
 def cut_torn_line(path: Path) -> bytes:
     """Remove what follows the last newline, left by a write that was killed, and return it."""
     if not path.is_file():
         return b""
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        os.truncate(path, end)
-    return data[end:]
+    with path.open("rb") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        torn = b""
+        while end and b"\n" not in torn:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            torn, end = file.read(end - start) + torn, start
+    torn = torn.rpartition(b"\n")[2]
+    if torn:
+        os.truncate(path, size - len(torn))
+    return torn

@@ -2,19 +2,28 @@
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import JsonValue
 
 from patchgym.config import differing_keys
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
-from patchgym.records import RunManifest, Step, Trajectory
-from patchgym.store.jsonl import append_line, cut_torn_line, read_lines
+from patchgym.records import RunManifest, Step, Task, Trajectory, Tree
+from patchgym.store.jsonl import append_line, cut_torn_line, read_line_at, read_lines
 from patchgym.store.lock import lock_folder
 from patchgym.store.whole import write_whole
+
+
+class _Place(NamedTuple):
+    """Where a final trajectory lies in its file, and what it is asked for by."""
+
+    offset: int
+    phase: str
+    tree: str | None = None
 
 
 class Journal:
@@ -44,7 +53,8 @@ class RunDirectory:
         self.problems: list[str] = []
         self.objects = ObjectStore(path / "objects")
         self._lock = lock
-        self._trajectories: dict[str, Trajectory] = {}
+        self._places: dict[str, _Place] = {}
+        self._trees: dict[str, int] = {}
 
     @classmethod
     def open_for_writing(cls, path: Path, manifest: RunManifest) -> Self:
@@ -92,14 +102,85 @@ class RunDirectory:
         return run
 
     @property
-    def trajectories(self) -> list[Trajectory]:
-        """Every final trajectory, in the order in which they became final."""
-        return list(self._trajectories.values())
+    def ids(self) -> list[str]:
+        """The ids of all final trajectories, in the order in which they became final."""
+        return list(self._places)
+
+    @property
+    def trajectories(self) -> Iterator[Trajectory]:
+        """Every final trajectory, read one at a time: single ones in the order in which they became final, then the
+        paths of the trees."""
+        for name, place in self._places.items():
+            if place.tree is None:
+                yield self.trajectory(name)
+        for tree in self.trees:
+            yield from tree.trajectories()
+
+    @property
+    def tree_ids(self) -> list[str]:
+        """The ids of all search trees, in the order in which they became final."""
+        return list(self._trees)
+
+    @property
+    def trees(self) -> Iterator[Tree]:
+        """Every search tree, read one at a time."""
+        return map(self.tree, self.tree_ids)
+
+    def tree(self, tree_id: str) -> Tree:
+        """One search tree.
+
+        Raises:
+            UsageError: there is none of this id.
+        """
+        if tree_id not in self._trees:
+            raise UsageError(f"{self.path} holds no tree {tree_id}", mend=f"List them: patchgym show {self.path}")
+        return Tree.from_line(read_line_at(self.path / "trees.jsonl", self._trees[tree_id]))
+
+    def trajectory(self, trajectory_id: str) -> Trajectory:
+        """One final trajectory.
+
+        Raises:
+            UsageError: there is none of this id.
+        """
+        place = self._places.get(trajectory_id)
+        if place is None:
+            raise UsageError(
+                f"{self.path} holds no trajectory {trajectory_id}",
+                why=f"It has {len(self._places)}, such as {', '.join(self.ids[:3])}."
+                if self._places
+                else "It has none.",
+                mend=f"List them: patchgym show {self.path}",
+            )
+        if place.tree is not None:
+            return next(path for path in self.tree(place.tree).trajectories() if path.id == trajectory_id)
+        return Trajectory.from_line(read_line_at(self.path / "trajectories.jsonl", place.offset))
 
     def phase(self, name: str) -> list[Trajectory]:
         """The trajectories of one phase, by task and sample index."""
-        found = [trajectory for trajectory in self._trajectories.values() if trajectory.phase == name]
+        found = [self.trajectory(key) for key, place in self._places.items() if place.phase == name]
         return sorted(found, key=lambda trajectory: (trajectory.task_id, trajectory.sample_index))
+
+    def keep_tasks(self, tasks: Iterable[Task]) -> None:
+        """Write the tasks that the run works on, so that it can be looked at and checked without their task set.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        path = self.path / "tasks.jsonl"
+        if not path.is_file():
+            write_whole(path, "".join(f"{task.to_line()}\n" for task in tasks).encode())
+
+    def tasks(self) -> dict[str, Task]:
+        """The tasks that the run works on, by id; none where it was imported.
+
+        Raises:
+            DataError: their file is damaged or of another version.
+        """
+        found = {}
+        for number, (_, line) in enumerate(read_lines(self.path / "tasks.jsonl"), start=1):
+            task = Task.from_line(line, where=f"tasks.jsonl, line {number}")
+            found[task.id] = task
+        return found
 
     def journal(self, trajectory_id: str) -> Journal:
         """A fresh journal for a trajectory that is about to be made."""
@@ -116,11 +197,23 @@ class RunDirectory:
             DataError: the id is there already.
             StorageError: the disk is full or not writable.
         """
-        if trajectory.id in self._trajectories:
+        if trajectory.id in self._places:
             raise DataError(f"Trajectory {trajectory.id} is final already")
-        append_line(self.path / "trajectories.jsonl", trajectory.to_line())
-        self._trajectories[trajectory.id] = trajectory
+        offset = append_line(self.path / "trajectories.jsonl", trajectory.to_line())
+        self._places[trajectory.id] = _Place(offset, trajectory.phase)
         (self.path / "journal" / f"{trajectory.id}.jsonl").unlink(missing_ok=True)
+
+    def append_tree(self, tree: Tree) -> None:
+        """Make a search tree final, and with it its paths. A second one with the same id is refused.
+
+        Raises:
+            DataError: the id is there already.
+            StorageError: the disk is full or not writable.
+        """
+        if tree.id in self._trees:
+            raise DataError(f"Tree {tree.id} is final already")
+        self._add_tree(tree, append_line(self.path / "trees.jsonl", tree.to_line()))
+        (self.path / "journal" / f"{tree.id}.jsonl").unlink(missing_ok=True)
 
     def log_metrics(self, values: dict[str, JsonValue]) -> None:
         """Append one object to ``metrics.jsonl``.
@@ -132,7 +225,7 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, JsonValue]]:
         """Every object of ``metrics.jsonl``."""
-        return [json.loads(line) for line in read_lines(self.path / "metrics.jsonl")]
+        return [json.loads(line) for _, line in read_lines(self.path / "metrics.jsonl")]
 
     def write_report(self, name: str, content: str) -> Path:
         """Write a whole file (``report.json``, say) all at once.
@@ -150,7 +243,7 @@ class RunDirectory:
             self._lock = None
 
     def _repair(self) -> None:
-        for name in ("trajectories.jsonl", "metrics.jsonl"):
+        for name in ("trajectories.jsonl", "trees.jsonl", "metrics.jsonl"):
             torn = cut_torn_line(self.path / name)
             if torn:
                 self.problems.append(f"{name}: removed {len(torn)} bytes of a line that was never finished")
@@ -160,17 +253,33 @@ class RunDirectory:
 
     def _load(self) -> None:
         path = self.path / "trajectories.jsonl"
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, (offset, line) in enumerate(read_lines(path), start=1):
             where = f"{path.name}, line {number}"
             try:
                 trajectory = Trajectory.from_line(line, where=where)
             except DataError as error:
                 self.problems.append(f"{error.what}; the line is left out")
                 continue
-            if trajectory.id in self._trajectories:
+            if trajectory.id in self._places:
                 self.problems.append(f"{where}: trajectory {trajectory.id} again; the first one counts")
                 continue
-            self._trajectories[trajectory.id] = trajectory
+            self._places[trajectory.id] = _Place(offset, trajectory.phase)
+        for number, (offset, line) in enumerate(read_lines(self.path / "trees.jsonl"), start=1):
+            where = f"trees.jsonl, line {number}"
+            try:
+                tree = Tree.from_line(line, where=where)
+            except DataError as error:
+                self.problems.append(f"{error.what}; the line is left out")
+                continue
+            if tree.id in self._trees:
+                self.problems.append(f"{where}: tree {tree.id} again; the first one counts")
+                continue
+            self._add_tree(tree, offset)
+
+    def _add_tree(self, tree: Tree, offset: int) -> None:
+        self._trees[tree.id] = offset
+        for path in tree.trajectories():
+            self._places[path.id] = _Place(offset, path.phase, tree.id)
 
 
 def _read_manifest(path: Path) -> RunManifest:

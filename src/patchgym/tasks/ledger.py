@@ -63,7 +63,7 @@ class Ledger:
             self._check(dict(recipe))
             path = folder / "ledger.jsonl"
             cut_torn_line(path)
-            lines = (Settled.model_validate_json(line) for line in read_lines(path))
+            lines = (Settled.model_validate_json(line) for _, line in read_lines(path))
             self.settled = {line.candidate: line for line in lines}
             self._before = max((line.seconds for line in self.settled.values()), default=0.0)
             self.objects = ObjectStore(folder / "objects")

@@ -32,7 +32,7 @@ class Remembered:
         self._policy, self._path = policy, path
         self.version, self.native_tools = policy.version, policy.native_tools
         cut_torn_line(path)
-        answers = (_Answer.model_validate_json(line) for line in read_lines(path))
+        answers = (_Answer.model_validate_json(line) for _, line in read_lines(path))
         self._known = {answer.asked: answer.sample for answer in answers}
 
     async def sample(self, messages: Sequence[Message], tools: Sequence[ToolSpec], sampling: Sampling) -> Sample:

@@ -278,8 +278,13 @@ def _check_tokens(step: Step, need_logprobs: bool) -> None:
 def _temperature(path: Sequence[Step]) -> float:
     """The one temperature of a path, which the trainer's softmax must share. Greedy, truncated and mixed sampling
     follow distributions that the trainer would not see."""
-    first = path[0].sampling.temperature
-    if first <= 0 or any(step.sampling.temperature != first or step.sampling.top_p < 1 for step in path):
+    known = [step.sampling for step in path if step.sampling is not None]
+    first = known[0].temperature if known else 0.0
+    if (
+        first <= 0
+        or len(known) < len(path)
+        or any(sampling.temperature != first or sampling.top_p < 1 for sampling in known)
+    ):
         raise _Unusable(Reason.OTHER_DISTRIBUTION)
     return first
 

@@ -44,8 +44,8 @@ def command(format_name: str, path: Path, out: Path, repos: Path | None, strict:
 
 def _imported(format_name: str, path: Path, out: Path, repos: Path | None, strict: bool) -> "Import":
     from patchgym.content import ObjectStore
+    from patchgym.store.whole import beside
     from patchgym.tasks.formats.clones import Clones
-    from patchgym.tasks.formats.folders import beside
     from patchgym.tasks.formats.importing import import_tasks
     from patchgym.tasks.taskset import write_task_set
 

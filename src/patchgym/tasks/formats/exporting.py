@@ -16,8 +16,9 @@ from pydantic import BaseModel, JsonValue
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import Task
+from patchgym.store.whole import beside
 from patchgym.tasks.formats import FORMATS, harbor, swebench5
-from patchgym.tasks.formats.folders import Folder, beside, is_own, write_folder
+from patchgym.tasks.formats.folders import Folder, is_own, write_folder
 from patchgym.tasks.formats.importing import ROW_FORMATS, Refusal
 from patchgym.tasks.formats.refused import Refused, strings
 from patchgym.tasks.taskset import TaskSet

@@ -9,16 +9,13 @@ for byte.
 import base64
 import os
 import stat
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from patchgym.content import Entry, ObjectStore, disk_errors
-from patchgym.errors import UsageError
 from patchgym.records import Foreign, Task
 from patchgym.tasks.formats.refused import Refused
 
@@ -35,26 +32,6 @@ class File(NamedTuple):
 
 
 Folder = dict[str, File]
-
-
-@contextmanager
-def beside(out: Path) -> Iterator[Path]:
-    """A folder next to ``out`` to make it in and rename it from; gone afterwards.
-
-    Raises:
-        UsageError: ``out`` is there already, or cannot be there.
-        StorageError: the disk is full or not writable.
-    """
-    if out.exists() or out.is_symlink():
-        raise UsageError(f"{out} is there already", mend="Name a new place, or remove it first.")
-    with disk_errors(out.parent):
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            scratch = tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent)
-        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-            raise UsageError(f"Nothing can be written at {out}", why=str(error), mend="Name another place.") from error
-        with scratch as folder:
-            yield Path(folder)
 
 
 def text_file(text: str, *, run: bool = False) -> File:

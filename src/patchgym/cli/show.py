@@ -1,0 +1,192 @@
+"""``patchgym show``: a run's trajectories, or one of them step by step."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import JsonValue
+
+from patchgym.cli.console import number, say, show_json, show_line, show_table
+from patchgym.cli.drawing import asked_for, came_of, drawn
+from patchgym.errors import UsageError
+from patchgym.records import Step, Stream, Trajectory
+
+if TYPE_CHECKING:
+    from patchgym.store import RunDirectory
+
+
+@click.command()
+@click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("trajectory_id", metavar="ID", required=False)
+@click.option("--step", "index", type=int, metavar="K", help="One step: what was asked, done, and came of it.")
+@click.option("--tree", "as_tree", is_flag=True, help="The files before step K (without --step: at the end).")
+@click.option("--diff", "as_diff", is_flag=True, help="What had changed before step K since the start.")
+@click.option("--file", "file", metavar="PATH", help="The bytes of one file before step K.")
+@click.option("--json", "as_json", is_flag=True, help="Print records as JSON.")
+def command(
+    path: Path,
+    trajectory_id: str | None,
+    index: int | None,
+    as_tree: bool,
+    as_diff: bool,
+    file: str | None,
+    as_json: bool,
+) -> None:
+    """Show the trajectories of a run; with ID, the steps of one; with --step K, that step whole.
+
+    The workspace can be seen as it was before every step: its files, what had changed, and each file's bytes.
+    """
+    from patchgym.store import RunDirectory
+
+    run = RunDirectory.read(path)
+    for problem in run.problems:
+        say(problem)
+    if trajectory_id is None:
+        if index is not None or as_tree or as_diff or file is not None:
+            raise UsageError("A step belongs to a trajectory", mend=f"Name one: patchgym show {path} ID --step K")
+        _list(run, path, as_json)
+        return
+    if trajectory_id in run.tree_ids and index is None and not (as_tree or as_diff or file is not None):
+        tree = run.tree(trajectory_id)
+        if as_json:
+            show_json(tree)
+        else:
+            show_line("\n".join(drawn(tree)))
+        return
+    trajectory = run.trajectory(trajectory_id)
+    step = _step(trajectory, index) if index is not None else None
+    if as_tree or as_diff or file is not None:
+        _state(run, trajectory, step, as_tree=as_tree, as_diff=as_diff, file=file)
+    elif as_json:
+        show_json(step if step is not None else trajectory)
+    elif step is not None:
+        _show_step(step)
+    else:
+        _show_trajectory(trajectory)
+
+
+def _list(run: "RunDirectory", path: Path, as_json: bool) -> None:
+    if as_json:
+        show_json([_summary(trajectory) for trajectory in run.trajectories])
+        return
+    rows = [
+        (
+            trajectory.id,
+            str(len(trajectory.steps)),
+            trajectory.report.verdict if trajectory.report else (trajectory.stop or "-").replace("_", " "),
+            number(trajectory.reward.value if trajectory.reward else None),
+        )
+        for trajectory in run.trajectories
+    ]
+    show_table(f"{path.name}: {len(rows)} trajectories", ("trajectory", "steps", "verdict", "reward"), rows)
+    trees = [(tree.id, str(len(tree.nodes)), str(len(tree.states)), str(len(tree.leaves))) for tree in run.trees]
+    if trees:
+        show_table(f"{len(trees)} search trees", ("tree", "steps", "states", "leaves"), trees)
+
+
+def _summary(trajectory: Trajectory) -> JsonValue:
+    return {
+        "id": trajectory.id,
+        "phase": trajectory.phase,
+        "task_id": trajectory.task_id,
+        "steps": len(trajectory.steps),
+        "stop": trajectory.stop,
+        "status": trajectory.status,
+        "verdict": trajectory.report.verdict if trajectory.report else None,
+        "reward": trajectory.reward.value if trajectory.reward else None,
+    }
+
+
+def _step(trajectory: Trajectory, index: int) -> Step:
+    for step in trajectory.steps:
+        if step.index == index:
+            return step
+    raise UsageError(
+        f"{trajectory.id} has no step {index}", why=f"It has steps 0 to {max(0, len(trajectory.steps) - 1)}."
+    )
+
+
+def _show_trajectory(trajectory: Trajectory) -> None:
+    origin = trajectory.origin
+    about = [
+        f"task {trajectory.task_id}",
+        f"policy {trajectory.policy.spec} {trajectory.policy.version or ''}".rstrip(),
+    ]
+    if origin is not None:
+        about.append(f"from {origin.file} ({origin.format})")
+    show_line(f"{trajectory.id}: {', '.join(about)}")
+    rows = [
+        (str(step.index), asked_for(step), came_of(step), ", ".join(step.changed_paths or ()))
+        for step in trajectory.steps
+    ]
+    show_table("Steps", ("step", "action", "came of it", "changed"), rows)
+    if trajectory.report is not None:
+        show_line(f"Verdict {trajectory.report.verdict}: {trajectory.report.why}".rstrip(": "))
+    if trajectory.reward is not None:
+        show_line(f"Reward {number(trajectory.reward.value)}")
+    if trajectory.stop is not None:
+        show_line(f"Stopped: {trajectory.stop.replace('_', ' ')}")
+    if trajectory.final_patch:
+        show_line(f"\n{trajectory.final_patch}")
+
+
+def _show_step(step: Step) -> None:
+    for message in (*step.prompt, step.message):
+        if message.reasoning:
+            show_line(f"[{message.role}, thinking]\n{message.reasoning}\n")
+        show_line(f"[{message.role}]\n{message.content}\n")
+        for call in message.tool_calls:
+            show_line(f"[{message.role} calls {call.name}]\n{call.arguments}\n")
+    if step.parse_error:
+        show_line(f"No action could be read: {step.parse_error}")
+    seen = step.observation
+    if seen is None:
+        show_line("It was never answered.")
+        return
+    show_line(f"[observation: {_facts(step)}]\n{seen.shown}\n")
+    for name, stream in (("stdout", seen.stdout), ("stderr", seen.stderr)):
+        if stream is not None and stream.text:
+            show_line(f"[{name}, {_kept(stream)}]\n{stream.text}\n")
+    if step.changed_paths:
+        show_line(f"Changed: {', '.join(step.changed_paths)}")
+
+
+def _facts(step: Step) -> str:
+    seen = step.observation
+    assert seen is not None
+    facts = [f"exit code {seen.exit_code}" if seen.exit_code is not None else "", seen.ending.replace("_", " ")]
+    facts += [f"{number(seen.seconds)} s" if seen.seconds is not None else ""]
+    return ", ".join(fact for fact in facts if fact and fact != "none") or "no process"
+
+
+def _kept(stream: Stream) -> str:
+    return (
+        f"{stream.size} bytes" + (", cut" if stream.cut else "") + (f", whole in {stream.blob}" if stream.blob else "")
+    )
+
+
+def _state(
+    run: "RunDirectory", trajectory: Trajectory, step: Step | None, *, as_tree: bool, as_diff: bool, file: str | None
+) -> None:
+    """The workspace before a step, or at the end."""
+    from patchgym.content import diff_trees
+
+    tree = step.state_before if step is not None else trajectory.final_state
+    start = trajectory.steps[0].state_before if trajectory.steps else trajectory.final_state
+    if tree is None or start is None:
+        raise UsageError(
+            f"{trajectory.id} has no states",
+            why="It was imported from a log, which holds none.",
+            mend="Replay it on its repository: patchgym replay --help",
+        )
+    if as_tree:
+        for path, entry in sorted(run.objects.entries(tree).items()):
+            show_line(f"{entry.mode:06o} {entry.id} {path}")
+    if as_diff:
+        show_line(diff_trees(run.objects, start, tree).rstrip("\n"))
+    if file is not None:
+        found = run.objects.entries(tree).get(file)
+        if found is None:
+            raise UsageError(f"There was no file {file}", mend="List them with --tree.")
+        sys.stdout.buffer.write(run.objects.get(found.id))

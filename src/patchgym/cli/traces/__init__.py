@@ -1,0 +1,16 @@
+"""``patchgym traces``: trajectories in other formats. One module a command."""
+
+import click
+
+from patchgym.cli.lazy import LazyGroup
+
+_COMMANDS = {
+    "import": "Import logs of other agents as a run.",
+    "select": "Choose trajectories worth learning from (rejection sampling).",
+    "schema": "Print the JSON Schema of a trajectory.",
+}
+
+
+@click.group(cls=LazyGroup, package="patchgym.cli.traces", helps=_COMMANDS)
+def command() -> None:
+    """Trajectories of other projects: import them, look at them, hand them on."""

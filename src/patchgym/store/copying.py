@@ -1,0 +1,40 @@
+"""What a trajectory names in its run's object store, taken along to another run."""
+
+from patchgym.content import ObjectStore
+from patchgym.records import Task, Trajectory
+
+
+def copy_objects(trajectory: Trajectory, source: ObjectStore, target: ObjectStore) -> None:
+    """Copy the states, whole streams and attachments of a trajectory from one store to another.
+
+    Raises:
+        DataError: one of them is missing.
+        StorageError: the disk is full.
+    """
+    states, blobs = {trajectory.final_state}, set[str | None]()
+    for step in trajectory.steps:
+        states |= {step.state_before, step.state_after}
+        if step.observation is not None:
+            streams = (step.observation.stdout, step.observation.stderr)
+            blobs |= {stream.blob for stream in streams if stream is not None}
+        blobs |= {one.blob for message in (*step.prompt, step.message) for one in message.attachments}
+    for state in states - {None}:
+        assert state is not None
+        source.copy_tree(state, target)
+    for blob in blobs - {None}:
+        assert blob is not None
+        if blob not in target:
+            target.put(source.get(blob))
+
+
+def copy_task(task: Task, source: ObjectStore, target: ObjectStore) -> None:
+    """Copy the workspace and the test files of a task from one store to another.
+
+    Raises:
+        DataError: one of them is missing.
+        StorageError: the disk is full.
+    """
+    source.copy_tree(task.workspace, target)
+    for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
+        if blob not in target:
+            target.put(source.get(blob))
