@@ -62,7 +62,8 @@ class Tally(Record):
 class TestReport(Record):
     """A verdict with its evidence. ``hidden`` is the part of ``fail_to_pass`` that the agent never saw;
     ``tampered_paths`` are protected paths that the patch touched and grading restored; ``log`` is the tail of the
-    test output; ``sandbox`` the kind of sandbox that the tests ran in (``process`` isolates nothing)."""
+    test output; ``sandbox`` the kind of sandbox that the tests ran in (``process`` isolates nothing). ``seconds`` is
+    None where the verdict is what an imported log tells."""
 
     __test__ = False
 
@@ -74,6 +75,6 @@ class TestReport(Record):
     tampered_paths: tuple[str, ...] = ()
     why: str = ""
     log: str = ""
-    seconds: float
+    seconds: float | None
     grader_version: str
     sandbox: str = ""
