@@ -75,7 +75,8 @@ def _step(draft: Draft, step: dict[str, Any]) -> None:
     shown, success = step.get("output_excerpt"), step.get("success")
     if shown is None and success is None:
         return
-    draft.observed(Observation(shown=text_of(shown), ok=success if isinstance(success, bool) else None))
+    observation = Observation(shown=text_of(shown), ok=success if isinstance(success, bool) else None)
+    draft.observed(observation, None, Message(role="tool", content=observation.shown))
 
 
 def _report(draft: Draft, told: object) -> TestReport | None:
