@@ -111,11 +111,12 @@ def branches(trace: dict[str, Any]) -> list[tuple[list[int], list[bool], list[fl
     """Ids, mask and log-probabilities of each root-to-leaf path, as verifiers concatenates them."""
     nodes = trace["nodes"]
     parents = {node["parent"] for node in nodes}
-    found = []
+    found: list[tuple[list[int], list[bool], list[float]]] = []
     for leaf in range(len(nodes)):
         if leaf in parents:
             continue
-        path, at = [], leaf
+        path: list[dict[str, Any]] = []
+        at: int | None = leaf
         while at is not None:
             path.append(nodes[at])
             at = nodes[at]["parent"]

@@ -267,14 +267,8 @@ def _nested(value: object, *keys: str) -> Any:
 
 
 def _ids(value: object) -> list[int] | None:
-    if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        return None
-    return value
+    return value if isinstance(value, list) and set(map(type, value)) <= {int} else None
 
 
 def _numbers(value: object) -> tuple[float, ...] | None:
-    if not isinstance(value, list):
-        return None
-    if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
-        return None
-    return tuple(float(item) for item in value)
+    return tuple(map(float, value)) if isinstance(value, list) and set(map(type, value)) <= {int, float} else None
