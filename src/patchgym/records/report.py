@@ -82,8 +82,8 @@ class TestReport(Record):
     """The reason of the verdict, where it needs one."""
     log: str = ""
     """The tail of the test output."""
-    seconds: float
-    """Wall time of the test run."""
+    seconds: float | None
+    """Wall time of the test run; None where the verdict is what an imported log tells."""
     grader_version: str
     """Which grader said so."""
     sandbox: str = ""

@@ -214,7 +214,8 @@ class Draft:
     ) -> Trajectory:
         """The trajectory. Messages that nothing followed are counted as left out."""
         if self._pending:
-            left = [one for one in self._pending if one.role != "tool"]
+            shown = {step.observation.shown for step in self._steps[-1:] if step.observation is not None}
+            left = [one for one in self._pending if one.role != "tool" and one.content not in shown]
             if left:
                 self.left_out["messages_after_the_last_answer"] += len(left)
         times = [step.started_at for step in self._steps if step.started_at is not None]

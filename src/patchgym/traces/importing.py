@@ -12,7 +12,7 @@ from patchgym.traces.formats import READERS, Reader
 from patchgym.traces.intake import Intake
 
 _HEAD = 1 << 16
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
 _LONGEST_ID = 150
 
 
@@ -64,11 +64,13 @@ def import_logs(
 
 
 def _take(trajectory: Trajectory, run: RunDirectory, taken: dict[str, int], intake: Intake, one: FileImport) -> None:
-    name = _UNSAFE.sub("_", trajectory.id)[:_LONGEST_ID] or "unnamed"
-    taken[name] = taken.get(name, 0) + 1
-    if taken[name] > 1:
-        intake.damaged("duplicate_id", one.path.name, name)
-        name = f"{name}~{taken[name]}"
+    wanted = name = _UNSAFE.sub("_", trajectory.id)[:_LONGEST_ID] or "unnamed"
+    if wanted in taken:
+        intake.damaged("duplicate_id", one.path.name, wanted)
+    while name in taken:
+        taken[wanted] += 1
+        name = f"{wanted}~{taken[wanted]}"
+    taken[name] = 1
     own_task = trajectory.task_id != trajectory.id
     update: dict[str, object] = {"id": name} if own_task else {"id": name, "task_id": name}
     if trajectory.spawned_by is not None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -80,13 +81,32 @@ class Intake:
             text = data.decode("utf-8", "replace")
             self.damaged("not_utf8", where)
         try:
-            return json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
+            found = json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             self.damaged("no_json", where, str(error)[:200])
             return _BROKEN
+        if _HALF.search(text):
+            whole = _without_halves(found)
+            if whole != found:
+                self.damaged("half_characters", where)
+            return whole
+        return found
 
 
 _BROKEN = object()
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _without_halves(value: Any) -> Any:
+    """A JSON value whose texts hold no lone surrogates (half a character each, which no UTF-8 can hold): U+FFFD takes
+    their place."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_without_halves(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_halves(key): _without_halves(item) for key, item in value.items()}
+    return value
 
 
 def _finite(text: str) -> float | None:

@@ -5,6 +5,7 @@ import click
 from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
+    "export": "Write a run's trajectories in another format.",
     "import": "Import logs of other agents as a run.",
     "select": "Choose trajectories worth learning from (rejection sampling).",
     "schema": "Print the JSON Schema of a trajectory.",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from patchgym.traces.importing import FileImport
 
 _EXAMPLES = 10
+_LONGEST_NAME = 40
 
 
 @click.command(epilog="Formats: " + "; ".join(f"{name}: {reader.ABOUT}" for name, reader in READERS.items()))
@@ -68,7 +69,13 @@ def _imported(format_name: str, paths: tuple[Path, ...], out: Path) -> "list[Fil
 
 def _show(done: "list[FileImport]", out: Path) -> None:
     rows = [
-        (one.path.name, one.format or "unknown", str(one.trajectories), str(one.steps), str(sum(one.broken.values())))
+        (
+            _short(one.path.name),
+            one.format or "unknown",
+            str(one.trajectories),
+            str(one.steps),
+            str(sum(one.broken.values())),
+        )
         for one in done
     ]
     show_table("Imported", ("file", "format", "trajectories", "steps", "broken"), rows)
@@ -85,6 +92,11 @@ def _show(done: "list[FileImport]", out: Path) -> None:
         show_line(f"\nWritten to {out}. Next: patchgym show {out}")
     else:
         show_line("\nNo trajectory was found: nothing was written.")
+
+
+def _short(name: str) -> str:
+    """A file's name, its middle left out where it would push the figures off the terminal."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:20]}...{name[-(_LONGEST_NAME - 23) :]}"
 
 
 def _document(one: "FileImport") -> dict[str, JsonValue]:

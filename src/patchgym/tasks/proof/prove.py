@@ -143,7 +143,7 @@ def _validation(evidence: _Evidence, flaky: dict[str, tuple[Outcome, ...]]) -> V
         base_failed=len(evidence.base) or len(evidence.noop),
         noop_failed=len(evidence.noop),
         gold_passed=len(evidence.gold),
-        test_seconds=round(median(report.seconds for report in evidence.gold), 3),
+        test_seconds=round(median(report.seconds or 0.0 for report in evidence.gold), 3),
         grader_version=GRADER_VERSION,
         validated_at=datetime.now(UTC),
         flaky=flaky,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from patchgym.records import Trajectory
-from patchgym.traces.formats import article
+from patchgym.traces.formats import aider, article, atif, chat, cline, copilot, cursor, opencode
 from patchgym.traces.intake import Intake
 
 __all__ = ["READERS", "Reader"]
@@ -33,5 +33,7 @@ class Reader(Protocol):
         ...
 
 
-READERS: Mapping[str, Reader] = {reader.NAME: reader for reader in (article,)}
-"""Every format that can be read, by name, the most telling ones first."""
+READERS: Mapping[str, Reader] = {
+    reader.NAME: reader for reader in (atif, article, cline, copilot, cursor, opencode, aider, chat)
+}
+"""Every format that can be read, by name, the most telling ones first: chat rows look like much else, and are last."""
