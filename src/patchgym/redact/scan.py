@@ -1,0 +1,182 @@
+"""Where secrets and personal data stand in a text.
+
+A text is searched for the literals of the rules, at the speed of ``bytes.find``; only around each is a pattern tried,
+whose repetitions all have bounds. So the time is linear in the text, whatever stands in it.
+
+Most literals begin a token of at least 20 characters, and most text holds few such tokens: they are picked out first,
+and the literals are looked for in them alone.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from patchgym.redact.judges import Hit
+from patchgym.redact.known import Known
+from patchgym.redact.rules import Rule, rules
+
+MARKER = re.compile(rb"<redacted:([a-z0-9_]{1,40}):([0-9]{1,9})>")
+"""What a secret is replaced by."""
+
+_LONG = 20
+_SHORTEST = 6
+_SPACES = bytes(
+    byte if chr(byte) in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-" else 0x20
+    for byte in range(256)
+)
+# What may end right before a secret though it ends with a letter or a digit: an escape of JSON or of a URL, of mail, a
+# colour of the terminal.
+_ESCAPE = re.compile(
+    rb"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|=[0-9A-F]{2}|\[[0-9;]{0,8}m)\Z"
+)
+_ESCAPE_LENGTH = 12
+_LEADING_ESCAPE = re.compile(rb"[abfnrtv]|u[0-9A-Fa-f]{4}")
+_SOFT_BREAK = re.compile(rb"=[ \t]{0,8}\r?\n")
+
+
+class Found(NamedTuple):
+    """A secret: the bytes from ``start`` to ``end``. ``same`` is equal for equal secrets."""
+
+    start: int
+    end: int
+    kind: str
+    same: bytes
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    rank: int
+    kind: str
+    same: bytes
+
+
+def find(data: bytes, known: Known | None = None, windows: Sequence[tuple[int, int]] | None = None) -> list[Found]:
+    """Every secret of a text, in its order; none overlap. ``known`` are secrets that are looked for as they are.
+    ``windows`` are the parts of the text where anchors are looked for (all of it); patterns see beyond them."""
+    if len(data) < _SHORTEST:
+        return []
+    spans = list(_spans(data, windows or ((0, len(data)),)))
+    if known is not None:
+        spans += [_Span(start, end, -1, "known_secret", same) for start, end, same in known.find(data)]
+    if b"uoted-printable" in data or b"UOTED-PRINTABLE" in data:
+        spans += _across_soft_breaks(data, known)
+    return _merged(data, spans) if spans else []
+
+
+def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
+    lowered = data.lower()
+    tokens = b" ".join([token for token in data.translate(_SPACES).split() if len(token) >= _LONG])
+    for rule in rules():
+        text = lowered if rule.fold else data
+        for anchor in rule.anchors:
+            if rule.token and anchor not in tokens:
+                continue
+            for low, high in windows:
+                at = text.find(anchor, low, high)
+                while at >= 0:
+                    span = _match(rule, data, at, len(anchor))
+                    if span is not None:
+                        yield span
+                    at = text.find(anchor, at + 1 if span is None else max(at + 1, span.end), high)
+
+
+def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
+    """The secret around an anchor, if there is one."""
+    start = at
+    if rule.before is not None:
+        window = data[max(0, at - rule.most - 1) : at]
+        run = len(window) - len(window.rstrip(rule.before))
+        start -= run
+        if run and start and data[start - 1] == 0x5C:  # a backslash: the run begins with the rest of an escape
+            escape = _LEADING_ESCAPE.match(data, start, at)
+            if escape is not None:
+                start = escape.end()
+        if not rule.least <= at - start <= rule.most:
+            return None
+    elif start and data[start - 1] in rule.left and not _ESCAPE.search(data, max(0, start - _ESCAPE_LENGTH), start):
+        return None
+    match = rule.after.match(data, at + size)
+    if match is None:
+        return None
+    first, last = _secret(match, start)
+    while last > first and data[last - 1] == 0x5C:  # the quote that ends it is escaped
+        last -= 1
+    while last < len(data) and 0x80 <= data[last] < 0xC0:  # the bound fell into a character
+        last += 1
+    if last <= first or not rule.judge(Hit(data, start, at, match, data[first:last])):
+        return None
+    return _Span(first, last, rule.rank, rule.kind, data[first:last])
+
+
+def _secret(match: re.Match[bytes], start: int) -> tuple[int, int]:
+    groups = match.re.groupindex
+    for name in ("secret", "bare"):
+        if name in groups and match[name] is not None:
+            return match.span(name)
+    return start, match.end()
+
+
+def _across_soft_breaks(data: bytes, known: Known | None) -> Iterator[_Span]:
+    """What is found once the line breaks that quoted-printable mail puts into long lines are taken out."""
+    breaks = [match.span() for match in _SOFT_BREAK.finditer(data)]
+    if not breaks:
+        return
+    joined, kept, at = [], [], 0
+    places = []  # where each kept part begins in the joined text
+    length = 0
+    for low, high in [*breaks, (len(data), len(data))]:
+        joined.append(data[at:low])
+        kept.append(at)
+        places.append(length)
+        length += low - at
+        at = high
+    whole = b"".join(joined)
+
+    def original(place: int) -> int:
+        part = bisect_right(places, place) - 1
+        return kept[part] + place - places[part]
+
+    found: list[_Span] = list(_spans(whole, ((0, len(whole)),)))
+    if known is not None:
+        found += [_Span(start, end, -1, "known_secret", same) for start, end, same in known.find(whole)]
+    for span in found:
+        yield span._replace(start=original(span.start), end=original(span.end - 1) + 1)
+
+
+def _merged(data: bytes, spans: list[_Span]) -> list[Found]:
+    """Spans without overlaps, those that touch one another joined under the name of the first rule, and without what
+    is a marker already."""
+    joined: list[_Span] = []
+    for span in sorted(spans):
+        last = joined[-1] if joined else None
+        if last is None or span.start >= last.end:
+            joined.append(span)
+            continue
+        better = min(last, span, key=lambda one: one.rank)
+        end = max(last.end, span.end)
+        whole = (last.start, end) == (better.start, better.end) or better.rank < 0
+        same = better.same if whole else data[last.start : end]
+        joined[-1] = _Span(last.start, end, better.rank, better.kind, same)
+    found = []
+    for span in joined:
+        at = span.start
+        for marker in MARKER.finditer(data, max(0, span.start - 64), min(len(data), span.end + 64)):
+            if marker.end() <= span.start or marker.start() >= span.end:
+                continue
+            if marker.start() > at:
+                found.append(Found(at, marker.start(), span.kind, data[at : marker.start()]))
+            at = max(at, marker.end())
+        if at == span.start:
+            found.append(Found(span.start, span.end, span.kind, span.same))
+        elif at < span.end:
+            found.append(Found(at, span.end, span.kind, data[at : span.end]))
+    return found
+
+
+@lru_cache(maxsize=1)
+def kinds() -> tuple[str, ...]:
+    """Every kind that can be found, sorted."""
+    return tuple(sorted({rule.kind for rule in rules()} | {"known_secret"}))
