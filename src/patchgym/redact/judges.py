@@ -205,6 +205,12 @@ def flag(hit: Hit, words: Words) -> bool:
     return _strong(hit.value, words, bare=True)
 
 
+def netrc(hit: Hit, words: Words) -> bool:
+    """A password as ``.netrc`` files name it: behind a login."""
+    lead = hit.data[max(0, hit.anchor - 100) : hit.anchor]
+    return re.search(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}\Z", lead) is not None and _strong(hit.value, words, bare=True)
+
+
 def _strong(value: bytes, words: Words, *, bare: bool) -> bool:
     """Whether a value can be somebody's password: no word, no placeholder, no code, no number."""
     if len(value) < 6 or _placeholder(value, words) or _FIGURES.fullmatch(value[:_SEEN]):
@@ -237,6 +243,8 @@ def _named(hit: Hit) -> bool:
     head = hit.data[hit.start : hit.anchor].lower()
     anchor = hit.data[hit.anchor : hit.match.start()].lower()
     tail = hit.match["tail"].lower()
+    if not hit.match["op"] and not head.startswith(b"--"):  # after a space alone only what follows a flag is a value
+        return False
     if tail and _HARMLESS_TAIL.fullmatch(tail) or head and _HARMLESS_HEAD.search(head):
         return False
     return anchor != b"key" or (bool(head) and _KEY_NAME.search(head) is not None)
@@ -246,6 +254,8 @@ def email(hit: Hit, words: Words) -> bool:
     """An address of somebody."""
     local = hit.data[hit.start : hit.anchor].lower()
     domain = hit.match.group().lower()
+    if hit.data[hit.start - 1 : hit.start] == b":" and b"://" in hit.data[max(0, hit.start - 80) : hit.start]:
+        return False  # the password of a URL, and its host
     if local in words.mail_accounts or domain in words.mail_domains or local.startswith(b".") or local.endswith(b"."):
         return False
     top = domain.rpartition(b".")[2]
@@ -335,6 +345,7 @@ JUDGES: Mapping[str, Callable[[Hit, Words], bool]] = {
         cookie,
         password,
         flag,
+        netrc,
         secret,
         email,
         ip,

@@ -19,6 +19,7 @@ class Rule:
 
     kind: str
     anchors: tuple[bytes, ...]
+    needle: bytes | None
     after: re.Pattern[bytes]
     fold: bool
     before: bytes | None
@@ -48,6 +49,7 @@ def _rule(rank: int, entry: dict[str, Any], classes: dict[str, str], words: Word
     return Rule(
         kind=entry["kind"],
         anchors=tuple(anchor.encode() for anchor in entry["anchors"]),
+        needle=entry["needle"].encode() if "needle" in entry else None,
         after=re.compile(entry["after"].encode("ascii"), re.IGNORECASE if fold else 0),
         fold=fold,
         before=_members(classes[before]) if before is not None else None,

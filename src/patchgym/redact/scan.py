@@ -21,6 +21,7 @@ MARKER = re.compile(rb"<redacted:([a-z0-9_]{1,40}):([0-9]{1,9})>")
 """What a secret is replaced by."""
 
 _LONG = 20
+_SMALL = b"abcdefghijklmnopqrstuvwxyz_.-"  # what names of files and functions consist of, and no key
 _SHORTEST = 6
 _SPACES = bytes(
     byte if chr(byte) in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-" else 0x20
@@ -68,19 +69,71 @@ def find(data: bytes, known: Known | None = None, windows: Sequence[tuple[int, i
 
 def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
     lowered = data.lower()
-    tokens = b" ".join([token for token in data.translate(_SPACES).split() if len(token) >= _LONG])
+    words = set(data.translate(_SPACES).split())
+    tokens = b" ".join([word for word in words if len(word) >= _LONG and word.translate(None, _SMALL)])
+    plain = b" ".join(words)
+    searches = _searches()
+    live = [one for needle, one in searches.words if needle in plain]
+    live += [one for needle, one in searches.others if needle in data]
+    if tokens:
+        live += [one for needle, one in searches.tokens if needle in tokens and one.begins_in(tokens)]
+    plain = plain.lower()
+    live += [one for needle, one in searches.folded if needle in plain]
+    for search in live:
+        text = lowered if search.fold else data
+        for low, high in windows:
+            at = text.find(search.needle, low, high)
+            while at >= 0:
+                for rule, anchor, offset in search.anchors:
+                    if text.startswith(anchor, at - offset):
+                        span = _match(rule, data, at - offset, len(anchor))
+                        if span is not None:
+                            yield span
+                at = text.find(search.needle, at + 1, high)
+
+
+class _Search(NamedTuple):
+    """A literal that is searched for, and the anchors that it is part of, each with the place of the literal in it."""
+
+    needle: bytes
+    fold: bool
+    anchors: tuple[tuple[Rule, bytes, int], ...]
+
+    def begins_in(self, tokens: bytes) -> bool:
+        """Whether one of the anchors is followed as it should be somewhere among some tokens."""
+        for rule, anchor, _ in self.anchors:
+            at = tokens.find(anchor)
+            while at >= 0:
+                if rule.after.match(tokens, at + len(anchor)):
+                    return True
+                at = tokens.find(anchor, at + 1)
+        return False
+
+
+class _Searches(NamedTuple):
+    """All searches, by where it shows first that they are needless: among the long tokens of a text, among its words, as
+    they are or in small letters, or only in the whole text."""
+
+    tokens: list[tuple[bytes, _Search]]
+    words: list[tuple[bytes, _Search]]
+    folded: list[tuple[bytes, _Search]]
+    others: list[tuple[bytes, _Search]]
+
+
+@lru_cache(maxsize=1)
+def _searches() -> _Searches:
+    found: dict[tuple[bytes, bool, bool], list[tuple[Rule, bytes, int]]] = {}
     for rule in rules():
-        text = lowered if rule.fold else data
         for anchor in rule.anchors:
-            if rule.token and anchor not in tokens:
-                continue
-            for low, high in windows:
-                at = text.find(anchor, low, high)
-                while at >= 0:
-                    span = _match(rule, data, at, len(anchor))
-                    if span is not None:
-                        yield span
-                    at = text.find(anchor, at + 1 if span is None else max(at + 1, span.end), high)
+            needle = rule.needle or anchor
+            found.setdefault((needle, rule.fold, rule.token), []).append((rule, anchor, anchor.index(needle)))
+    searches = _Searches([], [], [], [])
+    for (needle, fold, token), anchors in found.items():
+        whole = b" " not in needle.translate(_SPACES)
+        place = searches.tokens if token else searches.others if not whole else searches.folded if fold else searches.words
+        place.append((needle, _Search(needle, fold, tuple(anchors))))
+    assert not any(search.fold for _, search in (*searches.tokens, *searches.others))
+    return searches
 
 
 def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
