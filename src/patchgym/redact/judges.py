@@ -45,7 +45,11 @@ class Words:
     """The lists of ``rules.toml`` that say what only stands for something."""
 
     def __init__(
-        self, placeholders: Mapping[str, Any], mail: Mapping[str, Any], hosts: Mapping[str, Any], home: Mapping[str, Any]
+        self,
+        placeholders: Mapping[str, Any],
+        mail: Mapping[str, Any],
+        hosts: Mapping[str, Any],
+        home: Mapping[str, Any],
     ) -> None:
         self.parts = re.compile(b"|".join(re.escape(part.encode()) for part in placeholders["parts"]))
         self.words = frozenset(word.encode() for word in placeholders["words"])
@@ -148,7 +152,9 @@ def jwt(hit: Hit, words: Words) -> bool:
     except (ValueError, binascii.Error):
         return False
     body = hit.match.group()
-    return (b'"alg"' in text or b'"typ"' in text or b'"enc"' in text or b'"kid"' in text) and b".eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l" not in body
+    return (
+        b'"alg"' in text or b'"typ"' in text or b'"enc"' in text or b'"kid"' in text
+    ) and b".eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l" not in body
 
 
 def discord(hit: Hit, words: Words) -> bool:
@@ -167,12 +173,16 @@ def url_password(hit: Hit, words: Words) -> bool:
 
 def header(hit: Hit, words: Words) -> bool:
     """Credentials in a header: random, or what Basic makes of a name and a password."""
-    return not _placeholder(hit.value, words) and (_random(hit.value) and len(hit.value) >= 16 or _basic(hit.value, words))
+    return not _placeholder(hit.value, words) and (
+        (_random(hit.value) and len(hit.value) >= 16) or _basic(hit.value, words)
+    )
 
 
 def basic(hit: Hit, words: Words) -> bool:
     """The base64 of a name and a password."""
-    return _basic(hit.value, words) or (_random(hit.value) and len(hit.value) >= 24 and not _placeholder(hit.value, words))
+    return _basic(hit.value, words) or (
+        _random(hit.value) and len(hit.value) >= 24 and not _placeholder(hit.value, words)
+    )
 
 
 def _basic(value: bytes, words: Words) -> bool:
@@ -208,7 +218,9 @@ def flag(hit: Hit, words: Words) -> bool:
 def netrc(hit: Hit, words: Words) -> bool:
     """A password as ``.netrc`` files name it: behind a login."""
     lead = hit.data[max(0, hit.anchor - 100) : hit.anchor]
-    return re.search(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}\Z", lead) is not None and _strong(hit.value, words, bare=True)
+    return re.search(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}\Z", lead) is not None and _strong(
+        hit.value, words, bare=True
+    )
 
 
 def _strong(value: bytes, words: Words, *, bare: bool) -> bool:
@@ -245,7 +257,7 @@ def _named(hit: Hit) -> bool:
     tail = hit.match["tail"].lower()
     if not hit.match["op"] and not head.startswith(b"--"):  # after a space alone only what follows a flag is a value
         return False
-    if tail and _HARMLESS_TAIL.fullmatch(tail) or head and _HARMLESS_HEAD.search(head):
+    if (tail and _HARMLESS_TAIL.fullmatch(tail)) or (head and _HARMLESS_HEAD.search(head)):
         return False
     return anchor != b"key" or (bool(head) and _KEY_NAME.search(head) is not None)
 
@@ -266,7 +278,22 @@ def ip(hit: Hit, words: Words) -> bool:
     """An address of a private network, and no version and no whole network."""
     value = hit.value
     lead = hit.data[max(0, hit.start - 12) : hit.start].lower()
-    if lead.endswith((b"==", b">=", b"<=", b"~=", b"!=", b"^", b"~", b"version ", b"version: ", b"version = ", b'version": "', b"version=")):
+    if lead.endswith(
+        (
+            b"==",
+            b">=",
+            b"<=",
+            b"~=",
+            b"!=",
+            b"^",
+            b"~",
+            b"version ",
+            b"version: ",
+            b"version = ",
+            b'version": "',
+            b"version=",
+        )
+    ):
         return False
     following = hit.data[hit.match.end() : hit.match.end() + 1]
     if following == b"/" and value in (b"10.0.0.0", b"172.16.0.0", b"192.168.0.0", b"169.254.0.0", b"100.64.0.0"):
@@ -296,15 +323,28 @@ def host(hit: Hit, words: Words) -> bool:
     following = hit.data[hit.match.end() : hit.match.end() + 1]
     if previous in (b"_", b"$", b"/") and not hit.data[max(0, hit.start - 3) : hit.start] == b"://":
         return False
-    if any(not label or label.startswith(b"-") for label in name.split(b".")) or name.split(b".")[0] in (b"self", b"this", b"cls"):
+    if any(not label or label.startswith(b"-") for label in name.split(b".")) or name.split(b".")[0] in (
+        b"self",
+        b"this",
+        b"cls",
+    ):
         return False
     if name.endswith(words.plain_hosts):
         return True
     labels = name.split(b".")
     digits = any(any(0x30 <= byte < 0x3A for byte in label) or b"-" in label for label in labels[:-1])
     lead = hit.data[max(0, hit.start - 24) : hit.start].lower()
-    addressed = previous == b"@" or lead.endswith(b"://") or (following == b":" and hit.data[hit.match.end() + 1 : hit.match.end() + 2].isdigit())
-    asked = re.search(rb"(?:host|hostname|server|ssh|ping|curl|dig|nslookup|telnet|domain|node)(?:[\"']?[ =:]{1,3}[\"']?)\Z", lead) is not None
+    addressed = (
+        previous == b"@"
+        or lead.endswith(b"://")
+        or (following == b":" and hit.data[hit.match.end() + 1 : hit.match.end() + 2].isdigit())
+    )
+    asked = (
+        re.search(
+            rb"(?:host|hostname|server|ssh|ping|curl|dig|nslookup|telnet|domain|node)(?:[\"']?[ =:]{1,3}[\"']?)\Z", lead
+        )
+        is not None
+    )
     module = re.search(rb"(?:import|from|package|using)[ \t]+\Z", lead) is not None
     return not module and (digits or addressed or asked or len(labels) >= 4)
 
@@ -316,11 +356,18 @@ def home(hit: Hit, words: Words) -> bool:
     previous = data[at - 1 : at] if at else b""
     if previous and (previous.isalnum() or previous in b"_.~}$-)"):
         lead = data[max(0, at - 12) : at]
-        if not lead.endswith((b"/mnt", b"/export", b"/nfs", b"/data", b"/var", b"/net", b"/mnt/c", b"/mnt/d")) and not re.search(
-            rb"(?:\A|[^A-Za-z0-9_/.])/[a-z]\Z|\\[nrt]\Z|%[0-9A-F]{2}\Z|=[0-9A-F]{2}\Z|\[[0-9;]{0,8}m\Z|(?:^|[^A-Za-z0-9])-[ILR]\Z", lead
+        if not lead.endswith(
+            (b"/mnt", b"/export", b"/nfs", b"/data", b"/var", b"/net", b"/mnt/c", b"/mnt/d")
+        ) and not re.search(
+            rb"(?:\A|[^A-Za-z0-9_/.])/[a-z]\Z|\\[nrt]\Z|%[0-9A-F]{2}\Z|=[0-9A-F]{2}\Z|\[[0-9;]{0,8}m\Z|(?:^|[^A-Za-z0-9])-[ILR]\Z",
+            lead,
         ):
             return False
-    return value not in words.routes and not value.endswith((b".html", b".tsx", b".js", b".ts", b".py", b".php", b".vue", b".css")) and account(hit, words)
+    return (
+        value not in words.routes
+        and not value.endswith((b".html", b".tsx", b".js", b".ts", b".py", b".php", b".vue", b".css"))
+        and account(hit, words)
+    )
 
 
 def account(hit: Hit, words: Words) -> bool:

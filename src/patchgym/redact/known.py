@@ -42,7 +42,11 @@ class Known:
             while at >= 0:
                 end = at + len(form)
                 if is_base64:  # the characters at both ends hold a few bits of it as well
-                    yield at - (at > 0 and data[at - 1] in _BASE64), end + (end < len(data) and data[end] in _BASE64), value
+                    yield (
+                        at - (at > 0 and data[at - 1] in _BASE64),
+                        end + (end < len(data) and data[end] in _BASE64),
+                        value,
+                    )
                 else:
                     yield at, end, value
                 at = data.find(form, end)

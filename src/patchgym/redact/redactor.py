@@ -33,6 +33,17 @@ class Redactor:
         clean = self.data(data, counts)
         return text if clean is data else clean.decode("utf-8", "surrogatepass")
 
+    def named(self, name: str, text: str, counts: Counter[str]) -> str:
+        """The same for the value of a name, which may tell what the value is: ``api_key``, say."""
+        lead, end = f'"{name}": "', '"'
+        whole = f"{lead}{text}{end}"
+        clean = self.text(whole, counts)
+        if clean is whole:
+            return text
+        if clean.startswith(lead) and clean.endswith(end):
+            return clean[len(lead) : -len(end)]
+        return self.text(text, counts)
+
     def data(self, data: bytes, counts: Counter[str]) -> bytes:
         """The same for bytes: the very same object where nothing was found. They need not be valid UTF-8."""
         windows = None

@@ -130,7 +130,9 @@ def _searches() -> _Searches:
     searches = _Searches([], [], [], [])
     for (needle, fold, token), anchors in found.items():
         whole = b" " not in needle.translate(_SPACES)
-        place = searches.tokens if token else searches.others if not whole else searches.folded if fold else searches.words
+        place = (
+            searches.tokens if token else searches.others if not whole else searches.folded if fold else searches.words
+        )
         place.append((needle, _Search(needle, fold, tuple(anchors))))
     return searches
 

@@ -6,6 +6,7 @@ from patchgym.cli.lazy import LazyGroup
 
 _COMMANDS = {
     "import": "Import logs of other agents as a run.",
+    "clean": "Write a run without secrets, empty trajectories and unmarked duplicates.",
     "schema": "Print the JSON Schema of a trajectory.",
 }
 
