@@ -6,18 +6,21 @@ value, so that it takes no longer for a long one.
 
 import base64
 import binascii
-import ipaddress
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+
+from patchgym.redact.people import account, email, home, host, ip, ip6
+from patchgym.redact.words import Hit, Judge, Words
 
 _SEEN = 80
+_JWT_NAMES = (b'"alg"', b'"typ"', b'"enc"', b'"kid"')
+_JWT_SHOWN = b".eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l"  # 1234567890, John Doe
 _RUNS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+")
 _WORDS = re.compile(rb"[a-z]+")
 _CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+")
 _FIGURES = re.compile(rb"[-+]?[0-9][0-9_.,]*[a-z%]{0,3}")
+_LOGIN = re.compile(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}\Z")
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/]{16,}")
-_UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Names of keys that open something; a bare "key" is a key of anything.
 _KEY_NAME = re.compile(
     rb"(?:^|[_.-])?(?:api|access|private|auth|secret|sign(?:ing)?|encrypt(?:ion)?|master|account|service|subscription|"
@@ -39,47 +42,6 @@ _HARMLESS_TAIL = re.compile(
     rb"algorithm|alg|at|date|time|created\w*|updated\w*|status|state|scope|scopes|source|kind|size|regex|pattern|"
     rb"_?id_?|fingerprint|thumbprint|selector|input|form|strength|reset\w*|vault|ring|word|words|board|code)\Z"
 )
-
-
-class Words:
-    """The lists of ``rules.toml`` that say what only stands for something."""
-
-    def __init__(
-        self,
-        placeholders: Mapping[str, Any],
-        mail: Mapping[str, Any],
-        hosts: Mapping[str, Any],
-        home: Mapping[str, Any],
-    ) -> None:
-        self.parts = re.compile(b"|".join(re.escape(part.encode()) for part in placeholders["parts"]))
-        self.words = frozenset(word.encode() for word in placeholders["words"])
-        self.leads = tuple(lead.encode() for lead in placeholders["leads"])
-        self.mail_accounts = frozenset(name.encode() for name in mail["accounts"])
-        self.mail_domains = frozenset(name.encode() for name in mail["domains"])
-        self.mail_tops = frozenset(name.encode() for name in [*mail["tops"], *mail["files"]])
-        self.hosts = frozenset(name.encode() for name in hosts["known"])
-        self.plain_hosts = tuple(b"." + name.encode() for name in hosts["plain"])
-        self.accounts = frozenset(name.encode() for name in home["accounts"])
-        self.routes = frozenset(name.encode() for name in home["routes"])
-
-
-class Hit(NamedTuple):
-    """What was found: the text, where the run before the anchor begins, where the anchor does, what follows it, and the
-    value that would be replaced."""
-
-    data: bytes
-    start: int
-    anchor: int
-    match: re.Match[bytes]
-    value: bytes
-
-
-Judge = Callable[[Hit], bool]
-
-
-def judged_by(judge: Callable[[Hit, Words], bool], words: Words) -> Judge:
-    """A judge with its lists."""
-    return lambda hit: judge(hit, words)
 
 
 def _repeats(value: bytes) -> bool:
@@ -151,10 +113,7 @@ def jwt(hit: Hit, words: Words) -> bool:
         text = base64.urlsafe_b64decode(head[: len(head) // 4 * 4])
     except (ValueError, binascii.Error):
         return False
-    body = hit.match.group()
-    return (
-        b'"alg"' in text or b'"typ"' in text or b'"enc"' in text or b'"kid"' in text
-    ) and b".eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l" not in body
+    return any(name in text for name in _JWT_NAMES) and _JWT_SHOWN not in hit.match.group()
 
 
 def discord(hit: Hit, words: Words) -> bool:
@@ -173,16 +132,16 @@ def url_password(hit: Hit, words: Words) -> bool:
 
 def header(hit: Hit, words: Words) -> bool:
     """Credentials in a header: random, or what Basic makes of a name and a password."""
-    return not _placeholder(hit.value, words) and (
-        (_random(hit.value) and len(hit.value) >= 16) or _basic(hit.value, words)
-    )
+    return _drawn(hit.value, words, least=16) or _basic(hit.value, words)
 
 
 def basic(hit: Hit, words: Words) -> bool:
     """The base64 of a name and a password."""
-    return _basic(hit.value, words) or (
-        _random(hit.value) and len(hit.value) >= 24 and not _placeholder(hit.value, words)
-    )
+    return _drawn(hit.value, words, least=24) or _basic(hit.value, words)
+
+
+def _drawn(value: bytes, words: Words, *, least: int) -> bool:
+    return len(value) >= least and _random(value) and not _placeholder(value, words)
 
 
 def _basic(value: bytes, words: Words) -> bool:
@@ -218,9 +177,7 @@ def flag(hit: Hit, words: Words) -> bool:
 def netrc(hit: Hit, words: Words) -> bool:
     """A password as ``.netrc`` files name it: behind a login."""
     lead = hit.data[max(0, hit.anchor - 100) : hit.anchor]
-    return re.search(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}\Z", lead) is not None and _strong(
-        hit.value, words, bare=True
-    )
+    return _LOGIN.search(lead) is not None and _strong(hit.value, words, bare=True)
 
 
 def _strong(value: bytes, words: Words, *, bare: bool) -> bool:
@@ -262,121 +219,7 @@ def _named(hit: Hit) -> bool:
     return anchor != b"key" or (bool(head) and _KEY_NAME.search(head) is not None)
 
 
-def email(hit: Hit, words: Words) -> bool:
-    """An address of somebody."""
-    local = hit.data[hit.start : hit.anchor].lower()
-    domain = hit.match.group().lower()
-    if hit.data[hit.start - 1 : hit.start] == b":" and b"://" in hit.data[max(0, hit.start - 80) : hit.start]:
-        return False  # the password of a URL, and its host
-    if local in words.mail_accounts or domain in words.mail_domains or local.startswith(b".") or local.endswith(b"."):
-        return False
-    top = domain.rpartition(b".")[2]
-    return top not in words.mail_tops and not domain.endswith((b".example.com", b".example.org", b".example.net"))
-
-
-def ip(hit: Hit, words: Words) -> bool:
-    """An address of a private network, and no version and no whole network."""
-    value = hit.value
-    lead = hit.data[max(0, hit.start - 12) : hit.start].lower()
-    if lead.endswith(
-        (
-            b"==",
-            b">=",
-            b"<=",
-            b"~=",
-            b"!=",
-            b"^",
-            b"~",
-            b"version ",
-            b"version: ",
-            b"version = ",
-            b'version": "',
-            b"version=",
-        )
-    ):
-        return False
-    following = hit.data[hit.match.end() : hit.match.end() + 1]
-    if following == b"/" and value in (b"10.0.0.0", b"172.16.0.0", b"192.168.0.0", b"169.254.0.0", b"100.64.0.0"):
-        return False
-    if value == b"169.254.169.254":
-        return False
-    first, second = value.split(b".")[:2]
-    return first != b"100" or 64 <= int(second) <= 127
-
-
-def ip6(hit: Hit, words: Words) -> bool:
-    """A unique local or link-local address, and no fingerprint."""
-    try:
-        address = ipaddress.IPv6Address(hit.value.decode("ascii"))
-    except ValueError:
-        return False
-    return address.is_private or address.is_link_local
-
-
-def host(hit: Hit, words: Words) -> bool:
-    """A name of a private network: by its end alone where that is told by nothing else, else by what stands around it,
-    because ``threading.local`` is no host."""
-    name = hit.value.lower().strip(b"-.")
-    if name in words.hosts or name.endswith(b".cluster.local") or name != hit.value.lower():
-        return False
-    previous = hit.data[hit.start - 1 : hit.start] if hit.start else b""
-    following = hit.data[hit.match.end() : hit.match.end() + 1]
-    if previous in (b"_", b"$", b"/") and not hit.data[max(0, hit.start - 3) : hit.start] == b"://":
-        return False
-    if any(not label or label.startswith(b"-") for label in name.split(b".")) or name.split(b".")[0] in (
-        b"self",
-        b"this",
-        b"cls",
-    ):
-        return False
-    if name.endswith(words.plain_hosts):
-        return True
-    labels = name.split(b".")
-    digits = any(any(0x30 <= byte < 0x3A for byte in label) or b"-" in label for label in labels[:-1])
-    lead = hit.data[max(0, hit.start - 24) : hit.start].lower()
-    addressed = (
-        previous == b"@"
-        or lead.endswith(b"://")
-        or (following == b":" and hit.data[hit.match.end() + 1 : hit.match.end() + 2].isdigit())
-    )
-    asked = (
-        re.search(
-            rb"(?:host|hostname|server|ssh|ping|curl|dig|nslookup|telnet|domain|node)(?:[\"']?[ =:]{1,3}[\"']?)\Z", lead
-        )
-        is not None
-    )
-    module = re.search(rb"(?:import|from|package|using)[ \t]+\Z", lead) is not None
-    return not module and (digits or addressed or asked or len(labels) >= 4)
-
-
-def home(hit: Hit, words: Words) -> bool:
-    """The folder of a person, and no folder or page that is called so."""
-    value = hit.value.lower()
-    data, at = hit.data, hit.anchor
-    previous = data[at - 1 : at] if at else b""
-    if previous and (previous.isalnum() or previous in b"_.~}$-)"):
-        lead = data[max(0, at - 12) : at]
-        if not lead.endswith(
-            (b"/mnt", b"/export", b"/nfs", b"/data", b"/var", b"/net", b"/mnt/c", b"/mnt/d")
-        ) and not re.search(
-            rb"(?:\A|[^A-Za-z0-9_/.])/[a-z]\Z|\\[nrt]\Z|%[0-9A-F]{2}\Z|=[0-9A-F]{2}\Z|\[[0-9;]{0,8}m\Z|(?:^|[^A-Za-z0-9])-[ILR]\Z",
-            lead,
-        ):
-            return False
-    return (
-        value not in words.routes
-        and not value.endswith((b".html", b".tsx", b".js", b".ts", b".py", b".php", b".vue", b".css"))
-        and account(hit, words)
-    )
-
-
-def account(hit: Hit, words: Words) -> bool:
-    """The name of a person's account, and none that images and runners have."""
-    value = hit.value.lower()
-    return value not in words.accounts and not value.isdigit() and not _UUID.fullmatch(value)
-
-
-JUDGES: Mapping[str, Callable[[Hit, Words], bool]] = {
+JUDGES: Mapping[str, Judge] = {
     judge.__name__: judge
     for judge in (
         real,

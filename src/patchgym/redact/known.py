@@ -41,14 +41,11 @@ class Known:
             at = data.find(form)
             while at >= 0:
                 end = at + len(form)
+                low, high = at, end
                 if is_base64:  # the characters at both ends hold a few bits of it as well
-                    yield (
-                        at - (at > 0 and data[at - 1] in _BASE64),
-                        end + (end < len(data) and data[end] in _BASE64),
-                        value,
-                    )
-                else:
-                    yield at, end, value
+                    low -= at > 0 and data[at - 1] in _BASE64
+                    high += end < len(data) and data[end] in _BASE64
+                yield low, high, value
                 at = data.find(form, end)
 
 

@@ -7,7 +7,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from patchgym.redact.judges import JUDGES, Judge, Words, judged_by
+from patchgym.redact.judges import JUDGES
+from patchgym.redact.words import Judge, Words
 
 _LEFT = "A-Za-z0-9_-"
 _NO_JUDGE = "real"
@@ -28,6 +29,7 @@ class Rule:
     left: frozenset[int]
     token: bool
     judge: Judge
+    words: Words
     rank: int
     """Its place in the table: of two that overlap, the lower one gives the name."""
 
@@ -38,7 +40,7 @@ def rules() -> tuple[Rule, ...]:
     data: dict[str, Any] = tomllib.loads(
         resources.files("patchgym.redact").joinpath("rules.toml").read_text(encoding="utf-8")
     )
-    words = Words(data["placeholders"], data["mail"], data["hosts"], data["home"])
+    words = Words(data)
     return tuple(_rule(rank, entry, data["classes"], words) for rank, entry in enumerate(data["rule"]))
 
 
@@ -57,7 +59,8 @@ def _rule(rank: int, entry: dict[str, Any], classes: dict[str, str], words: Word
         most=entry.get("most", 0),
         left=frozenset(_members(classes.get(left, left))),
         token=entry.get("token", True),
-        judge=judged_by(JUDGES[entry.get("judge", _NO_JUDGE)], words),
+        judge=JUDGES[entry.get("judge", _NO_JUDGE)],
+        words=words,
         rank=rank,
     )
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from patchgym.redact.judges import Hit
 from patchgym.redact.known import Known
 from patchgym.redact.rules import Rule, rules
+from patchgym.redact.words import Hit
 
 MARKER = re.compile(rb"<redacted:([a-z0-9_]{1,40}):([0-9]{1,9})>")
 """What a secret is replaced by."""
@@ -33,6 +33,7 @@ _ESCAPE = re.compile(
     rb"(?:\\[abfnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|=[0-9A-F]{2}|\[[0-9;]{0,8}m)\Z"
 )
 _ESCAPE_LENGTH = 12
+_LEADING_COLOUR = re.compile(rb"[0-9]{0,3}m")
 _LEADING_ESCAPE = re.compile(rb"[abfnrtv]|u[0-9A-Fa-f]{4}")
 _SOFT_BREAK = re.compile(rb"=[ \t]{0,8}\r?\n")
 
@@ -111,8 +112,8 @@ class _Search(NamedTuple):
 
 
 class _Searches(NamedTuple):
-    """All searches, by where it shows first that they are needless: among the long tokens of a text, among its words, as
-    they are or in small letters, or only in the whole text."""
+    """All searches, by where it shows first that they are needless: among the long tokens of a text, among its words
+    (as they are or in small letters), or only in the whole text."""
 
     tokens: list[tuple[bytes, _Search]]
     words: list[tuple[bytes, _Search]]
@@ -130,9 +131,8 @@ def _searches() -> _Searches:
     searches = _Searches([], [], [], [])
     for (needle, fold, token), anchors in found.items():
         whole = b" " not in needle.translate(_SPACES)
-        place = (
-            searches.tokens if token else searches.others if not whole else searches.folded if fold else searches.words
-        )
+        words = searches.folded if fold else searches.words
+        place = searches.tokens if token else words if whole else searches.others
         place.append((needle, _Search(needle, fold, tuple(anchors))))
     return searches
 
@@ -144,8 +144,8 @@ def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
         window = data[max(0, at - rule.most - 1) : at]
         run = len(window) - len(window.rstrip(rule.before))
         start -= run
-        if run and start and data[start - 1] == 0x5C:  # a backslash: the run begins with the rest of an escape
-            escape = _LEADING_ESCAPE.match(data, start, at)
+        if run and start and data[start - 1] in b"\\[;":  # the run begins with the rest of an escape
+            escape = (_LEADING_ESCAPE if data[start - 1] == 0x5C else _LEADING_COLOUR).match(data, start, at)
             if escape is not None:
                 start = escape.end()
         if not rule.least <= at - start <= rule.most:
@@ -160,7 +160,7 @@ def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
         last -= 1
     while last < len(data) and 0x80 <= data[last] < 0xC0:  # the bound fell into a character
         last += 1
-    if last <= first or not rule.judge(Hit(data, start, at, match, data[first:last])):
+    if last <= first or not rule.judge(Hit(data, start, at, match, data[first:last]), rule.words):
         return None
     return _Span(first, last, rule.rank, rule.kind, data[first:last])
 

@@ -30,7 +30,8 @@ _EXAMPLES = 10
 def command(format_name: str, paths: tuple[Path, ...], out: Path, raw: bool, as_json: bool) -> None:
     """Import logs of other agents as a run: files, or folders of them.
 
-    What a log does not say stays empty. The run is cleaned as by ``patchgym traces clean``, unless ``--raw``. Exit code 1 means that something could not be read; it is counted by its kind.
+    What a log does not say stays empty. The run is cleaned as by ``patchgym traces clean``, unless ``--raw``. Exit code
+    1 means that something could not be read; it is counted by its kind.
     """
     done, cleaning = _imported(format_name, paths, out, raw)
     if as_json:

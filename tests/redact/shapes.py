@@ -1,0 +1,138 @@
+"""Values of the shapes that vendors document, made at run time: none of them is anybody's, and none stands here.
+
+A shape is written as a list of parts: literal text, or an alphabet with a length. ``SHAPES`` were at hand when the
+rules were written; ``HELD_OUT`` were written down after the rules, from other people's lists, and no rule was changed
+for them.
+"""
+
+import base64
+import json
+import random
+import string
+from collections.abc import Callable
+
+UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
+HEX = DIGITS + "abcdef"
+ALNUM = UPPER + LOWER + DIGITS
+BASE32 = UPPER + "234567"
+URL64 = ALNUM + "-_"
+BASE64 = ALNUM + "+/"
+Shape = Callable[[random.Random], str]
+
+
+def made_of(*parts: str | tuple[str, int]) -> Shape:
+    """A shape of literal parts and of drawn ones."""
+
+    def value(draw: random.Random) -> str:
+        return "".join(
+            part if isinstance(part, str) else "".join(draw.choice(part[0]) for _ in range(part[1])) for part in parts
+        )
+
+    return value
+
+
+def one_of(*shapes: Shape) -> Shape:
+    """Any of some shapes."""
+    return lambda draw: draw.choice(shapes)(draw)
+
+
+def jwt(draw: random.Random) -> str:
+    """A signed token of somebody."""
+
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    head = {"alg": draw.choice(["HS256", "RS256", "ES256"]), "typ": "JWT"}
+    body = {"sub": made_of((DIGITS, 9))(draw), "iss": "https://id.acme.io", "exp": draw.randint(10**9, 2 * 10**9)}
+    return f"{part(head)}.{part(body)}.{made_of((URL64, draw.choice([43, 86])))(draw)}"
+
+
+def pem(draw: random.Random) -> str:
+    """A private key, in lines."""
+    kind = draw.choice(["RSA ", "EC ", "", "OPENSSH ", "ENCRYPTED "])
+    body = made_of("MII", (BASE64, draw.choice([120, 800, 1600])))(draw)
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {kind}PRIVATE KEY-----", *lines, f"-----END {kind}PRIVATE KEY-----"])
+
+
+def typed_password(draw: random.Random) -> str:
+    """A password as people make them up."""
+    word = draw.choice(["Falcon", "tulip", "Quartz", "maple", "Orbit", "velvet"])
+    return word + draw.choice("!#%?*") + made_of((DIGITS, 3))(draw) + draw.choice(["x", "Q", "zz", "K9"])
+
+
+def person(draw: random.Random) -> str:
+    """An account of a person."""
+    first = draw.choice(["maria", "jonas", "wei", "fatima", "oleg", "priya", "tomas"])
+    return first + draw.choice(["", ".", "_", "-"]) + draw.choice(["k", "lopez", "schmidt", "zhang", "novak", "iyer"])
+
+
+def email(draw: random.Random) -> str:
+    """An address of a person."""
+    return f"{person(draw)}@{draw.choice(['acme', 'initech', 'umbrella', 'globex'])}.{draw.choice(['io', 'com', 'co.uk', 'dev'])}"
+
+
+def private_ip(draw: random.Random) -> str:
+    """An address of a private network."""
+    octet = lambda: str(draw.randint(1, 254))  # noqa: E731
+    return draw.choice(
+        [
+            f"10.{octet()}.{octet()}.{octet()}",
+            f"192.168.{octet()}.{octet()}",
+            f"172.{draw.randint(16, 31)}.{octet()}.{octet()}",
+            f"fd{made_of((HEX, 2))(draw)}:{made_of((HEX, 4))(draw)}:{made_of((HEX, 4))(draw)}::{draw.randint(1, 99)}",
+        ]
+    )
+
+
+def private_host(draw: random.Random) -> str:
+    """A name of a private network."""
+    name = draw.choice(["db", "build", "cache", "gw", "ci"]) + f"-{draw.randint(1, 40):02d}"
+    return f"{name}.{draw.choice(['corp', 'eu.internal', 'lan', 'prod.local', 'intranet', 'acme.corp'])}"
+
+
+SHAPES: dict[str, Shape] = {
+    "aws_access_key": made_of("AKIA", (BASE32, 16)),
+    "aws_temporary_key": made_of("ASIA", (BASE32, 16)),
+    "google_api_key": made_of("AIza", (URL64, 35)),
+    "google_client_secret": made_of("GOCSPX-", (URL64, 28)),
+    "google_access_token": made_of("ya29.a0", (URL64, 160)),
+    "azure_client_secret": made_of((ALNUM, 3), "8Q~", (ALNUM, 34)),
+    "github_classic": one_of(*(made_of(f"gh{kind}_", (ALNUM, 36)) for kind in "pousr")),
+    "github_fine_grained": made_of("github_pat_", (ALNUM, 22), "_", (ALNUM, 59)),
+    "gitlab": made_of("glpat-", (URL64, 20)),
+    "gitlab_routable": made_of("glpat-", (URL64, 27), ".01.", (LOWER + DIGITS, 9)),
+    "slack_bot": made_of("xoxb-", (DIGITS, 12), "-", (DIGITS, 13), "-", (ALNUM, 24)),
+    "slack_app": made_of("xapp-1-A", (UPPER + DIGITS, 10), "-", (DIGITS, 13), "-", (HEX, 64)),
+    "slack_hook": made_of("https://hooks.slack.com/services/T", (UPPER, 8), "/B", (UPPER, 10), "/", (ALNUM, 24)),
+    "stripe": one_of(made_of("sk_live_", (ALNUM, 24)), made_of("rk_live_51", (ALNUM, 97))),
+    "openai_old": made_of("sk-", (ALNUM, 20), "T3Blbk" + "FJ", (ALNUM, 20)),
+    "openai_project": made_of("sk-proj-", (URL64, 74), "T3Blbk" + "FJ", (URL64, 74)),
+    "anthropic": made_of("sk-ant-api03-", (URL64, 93), "AA"),
+    "huggingface": made_of("hf_", (UPPER + LOWER, 34)),
+    "npm": made_of("npm_", (ALNUM, 36)),
+    "pypi": made_of("pypi-AgEIcHlwaS5v" + "cmc", (URL64, 150)),
+    "twilio": made_of("SK", (HEX, 32)),
+    "sendgrid": made_of("SG.", (URL64, 22), ".", (URL64, 43)),
+    "databricks": made_of("dapi", (HEX, 32)),
+    "docker": made_of("dckr_pat_", (URL64, 27)),
+    "telegram": made_of((DIGITS, 10), ":AA", (URL64, 33)),
+    "groq": made_of("gsk_", (ALNUM, 52)),
+    "digitalocean": made_of("dop_v1_", (HEX, 64)),
+    "jwt": jwt,
+    "private_key": pem,
+    "email": email,
+    "private_ip": private_ip,
+    "private_host": private_host,
+}
+"""Shapes that bear their own marks, by name."""
+
+NAMED: dict[str, Shape] = {
+    "aws_secret": made_of((BASE64, 40)),
+    "hex_secret": made_of((HEX, 32)),
+    "random_token": made_of((ALNUM, 40)),
+    "uuid_key": made_of((HEX, 8), "-", (HEX, 4), "-4", (HEX, 3), "-a", (HEX, 3), "-", (HEX, 12)),
+}
+"""Shapes that are told only by the name that they have."""
+
+HELD_OUT: dict[str, Shape] = {}
