@@ -63,7 +63,7 @@ _SOURCE = (
     "hf_hub_download_with_retries_and_progress_bar\n",
     "npm_config_registry=https://registry.npmjs.org\n",
     "test_glpat_is_rejected_when_it_is_expired_already\n",
-    "class=\"sk-folding-cube sk-cube1 sk-circle-bounce-delay\"\n",
+    'class="sk-folding-cube sk-cube1 sk-circle-bounce-delay"\n',
     "cookieConsent: accepted=true\n",
     "secret: arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/db\n",
     "-----BEGIN RSA PRIVATE KEY-----\n...\n-----END RSA PRIVATE KEY-----\n",
@@ -89,7 +89,7 @@ def _hashes(draw: random.Random) -> Iterator[str]:
     for _ in range(40):
         yield f"{md5(draw)}  dist/app-1.2.{draw.randint(0, 9)}.tar.gz\n"
         yield f'{{"digest": "{sha256(draw)}", "etag": "{md5(draw)}"}}\n'
-        yield f"ETag: W/\"{md5(draw)}\"\n"
+        yield f'ETag: W/"{md5(draw)}"\n'
 
 
 def _uuids(draw: random.Random) -> Iterator[str]:
@@ -154,7 +154,10 @@ def _usage(draw: random.Random) -> Iterator[str]:
         yield f"prompt_tokens={count()} completion_tokens={count()}\n"
         yield json.dumps({"id": f"toolu_01{made_of((ALNUM, 22))(draw)}", "type": "tool_use"}) + "\n"
         yield json.dumps({"tool_call_id": f"call_{made_of((ALNUM, 24))(draw)}"}) + "\n"
-        yield json.dumps({"id": f"msg_01{made_of((ALNUM, 22))(draw)}", "request_id": f"req_{made_of((ALNUM, 24))(draw)}"}) + "\n"
+        yield (
+            json.dumps({"id": f"msg_01{made_of((ALNUM, 22))(draw)}", "request_id": f"req_{made_of((ALNUM, 24))(draw)}"})
+            + "\n"
+        )
 
 
 def _minified(draw: random.Random) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from tests.redact.decoys import decoys
-from tests.redact.shapes import ALNUM, HELD_OUT, NAMED, SHAPES, Shape, made_of, person, typed_password
+from tests.redact.shapes import ALNUM, HELD_OUT, HELD_OUT_NAMED, NAMED, SHAPES, Shape, made_of, person, typed_password
 
 SEED = 20260101
 _REPEATS = {"github_classic": 2, "email": 2, "private_ip": 2}
@@ -68,8 +68,8 @@ class Context(NamedTuple):
 EVERYWHERE = (
     Context("export SERVICE_AUTH={}\n"),
     Context('    client = Client("{}", retries=3)\n'),
-    Context("$ cat .env\nX={}\nDEBUG=1\n", escaped, '{{"stdout": "{}", "exit_code": 0}}'.replace("{{", "{").replace("}}", "}")),
-    Context('config:\n{"value":"{}"}\n'.replace('{"value"', '["value"').replace('"}\n', '"]\n').replace(":", ",", 0)),
+    Context("$ cat .env\nX={}\nDEBUG=1\n", escaped, '["stdout", "{}", 0]'),
+    Context('config:\n["value","{}"]\n'),
     Context('line\n{}\nend "x"', twice_escaped, '["{}"]'),
     Context("diff --git a/c b/c\n-value: old\n+value: {}\n"),
     Context("remote: logged in with {} (read, write)\n"),
@@ -81,7 +81,7 @@ EVERYWHERE = (
 )
 LINES = (
     Context("cat key\n{}\n"),
-    Context("{}", escaped, '{"type": "service_account", "private_key": "{}\\n"}'.replace('{"type"', '["type"').replace('"}', '"]')),
+    Context("{}", escaped, '["service_account", "{}\\n"]'),
     Context("key: |\n{}\nnext: 1\n"),
     Context("KEY = '{}'\n", escaped),
     Context("out:\n{}\n", twice_escaped, '["{}"]'),
@@ -92,13 +92,13 @@ TALK = (
     Context("connect to {} failed: timed out\n"),
     Context("host={}\n"),
     Context("a\n{}\nb", escaped, '["{}"]'),
-    Context('{"from": "{}"}'.replace('{"from"', '["from"').replace('"}', '"]')),
+    Context('"from": "{}"'),
 )
 UNDER_A_NAME = (
     Context("AWS_SECRET_ACCESS_KEY={}\n"),
     Context('    api_key = "{}"\n'),
     Context("  client_secret: {}\n"),
-    Context('{"access_token": "{}", "expires_in": 3600}'.replace('{"access', '["access').replace("3600}", "3600]")),
+    Context('"access_token": "{}", "expires_in": 3600'),
     Context('"auth_token":"{}"', escaped, '["{}"]'),
     Context("const API_SECRET = '{}';\n"),
     Context("curl -H 'X-Api-Key: {}' https://api.acme.io\n"),
@@ -116,14 +116,14 @@ PASSWORDS = (
     Context("mysqldump --password={} shop\n"),
     Context("curl -u deploy:{} https://ci.acme.io\n"),
     Context("machine ci.acme.io login deploy password {}\n"),
-    Context("postgresql://shop:\x00{}@db7.acme.io:5432/shop\n".replace("\x00", "")),
+    Context("postgresql://shop:{}@db7.acme.io:5432/shop\n"),
     Context("amqp://svc:{}@mq.acme.io/vhost\n", escaped, '["{}"]'),
 )
 HEADERS = (
     Context("Authorization: Bearer {}\n"),
     Context("'Authorization': 'token {}'\n"),
     Context('curl -H "Authorization: Bearer {}" https://api.acme.io', escaped, '["{}"]'),
-    Context("Cookie: theme=dark; \x00{}\n".replace("theme=dark; \x00", "session=")),
+    Context("Cookie: session={}\n"),
     Context("Set-Cookie: sid={}; Path=/; HttpOnly\n"),
     Context("Proxy-Authorization: Bearer {}\n"),
 )
@@ -138,13 +138,23 @@ HOMES = (
 )
 
 
-def true_cases(draw: random.Random, shapes: dict[str, Shape], held_out: bool = False) -> Iterator[Case]:
+def held_out_cases(draw: random.Random) -> Iterator[Case]:
+    """Shapes that no rule was written for after they were written down."""
+    for kind, shape in HELD_OUT.items():
+        for context in EVERYWHERE[:6]:
+            yield context.case(shape(draw), kind, held_out=True)
+    for kind, (name, shape) in HELD_OUT_NAMED.items():
+        for template in (f"export {name}={{}}\n", f"  {name}: {{}}\n", f'    {name} = "{{}}"\n'):
+            yield Context(template).case(shape(draw), kind, held_out=True)
+
+
+def true_cases(draw: random.Random) -> Iterator[Case]:
     """Every shape that bears its own marks, in contexts."""
-    for kind, shape in shapes.items():
+    for kind, shape in SHAPES.items():
         contexts = LINES if kind == "private_key" else TALK if kind in _PEOPLE else EVERYWHERE
         for context in contexts:
             for _ in range(_REPEATS.get(kind, 1)):
-                yield context.case(_framed(shape(draw)), kind, held_out)
+                yield context.case(_framed(shape(draw)), kind)
 
 
 def _framed(value: str) -> str:
@@ -191,8 +201,7 @@ def _wrapped(value: str, kind: str) -> Case:
 def labelled() -> list[Case]:
     """The whole set: always the same."""
     draw = random.Random(SEED)
-    cases = [*true_cases(draw, SHAPES), *named_cases(draw)]
-    cases += true_cases(random.Random(SEED + 1), HELD_OUT, held_out=True)
+    cases = [*true_cases(draw), *named_cases(draw), *held_out_cases(random.Random(SEED + 1))]
     cases += [Case(text, kind, ()) for kind, text in decoys(random.Random(SEED + 2))]
     return cases
 

@@ -135,4 +135,70 @@ NAMED: dict[str, Shape] = {
 }
 """Shapes that are told only by the name that they have."""
 
-HELD_OUT: dict[str, Shape] = {}
+HELD_OUT: dict[str, Shape] = {
+    "anthropic_admin": made_of("sk-ant-admin01-", (URL64, 93), "AA"),
+    "aws_other_prefix": made_of("A3T", (UPPER + DIGITS, 1), (BASE32, 16)),
+    "artifactory_key": made_of("AKCp", (ALNUM, 69)),
+    "artifactory_reference": made_of("cmVmd", (ALNUM, 59)),
+    "authress": made_of(
+        "sc_", (LOWER + DIGITS, 12), ".", (LOWER + DIGITS, 4), ".acc_", (LOWER + DIGITS, 16), ".", (URL64, 60)
+    ),
+    "beamer": made_of("b_", (LOWER + DIGITS, 44)),
+    "clickhouse": made_of("4b1d", (ALNUM, 38)),
+    "clojars": made_of("CLOJARS_", (HEX, 60)),
+    "cloudflare_origin": made_of("v1.0-", (HEX, 24), "-", (HEX, 146)),
+    "defined_networking": made_of("dnkey-", (UPPER + DIGITS, 26), "-", (UPPER + DIGITS, 52)),
+    "digitalocean_refresh": made_of("dor_v1_", (HEX, 64)),
+    "doppler": made_of("dp.pt.", (ALNUM, 43)),
+    "dropbox": made_of("sl.", (URL64, 135)),
+    "duffel": made_of("duffel_live_", (URL64, 43)),
+    "dynatrace": made_of("dt0c01.", (UPPER + DIGITS, 24), ".", (UPPER + DIGITS, 64)),
+    "easypost": made_of("EZAK", (ALNUM, 54)),
+    "flutterwave": made_of("FLWSECK_TEST-", (HEX, 32), "-X"),
+    "frameio": made_of("fio-u-", (URL64, 64)),
+    "gitlab_runner": made_of("glrt-", (URL64, 20)),
+    "gocardless": made_of("live_", (URL64, 40)),
+    "grafana_service": made_of("glsa_", (ALNUM, 32), "_", (HEX, 8)),
+    "harness": made_of("pat.", (ALNUM, 22), ".", (HEX, 24), ".", (ALNUM, 20)),
+    "infracost": made_of("ico-", (ALNUM, 32)),
+    "linear": made_of("lin_api_", (ALNUM, 40)),
+    "maxmind": made_of((ALNUM, 6), "_", (ALNUM, 29), "_mmk"),
+    "newrelic_user": made_of("NRAK-", (UPPER + DIGITS, 27)),
+    "notion": made_of("ntn_", (DIGITS, 11), (ALNUM, 35)),
+    "octopus": made_of("API-", (UPPER + DIGITS, 26)),
+    "perplexity": made_of("pplx-", (ALNUM, 48)),
+    "planetscale": made_of("pscale_tkn_", (URL64, 43)),
+    "postman": made_of("PMAK-", (HEX, 24), "-", (HEX, 34)),
+    "pulumi": made_of("pul-", (HEX, 40)),
+    "readme": made_of("rdme_", (LOWER + DIGITS, 70)),
+    "rubygems": made_of("rubygems_", (HEX, 48)),
+    "scalingo": made_of("tk-us-", (URL64, 48)),
+    "sentry_user": made_of("sntryu_", (HEX, 64)),
+    "shippo": made_of("shippo_live_", (HEX, 40)),
+    "shopify": made_of("shpat_", (HEX, 32)),
+    "square": made_of("sq0atp-", (URL64, 22)),
+    "sendinblue": made_of("xkeysib-", (HEX, 64), "-", (ALNUM, 16)),
+    "typeform": made_of("tfp_", (ALNUM, 59)),
+    "vault_batch": made_of("hvb.", (URL64, 140)),
+    "vault_old": made_of("s.", (ALNUM, 24)),
+    "yandex_key": made_of("AQVN", (URL64, 36)),
+}
+"""Shapes that bear marks, as gitleaks lists them."""
+
+HELD_OUT_NAMED: dict[str, tuple[str, Shape]] = {
+    "cohere": ("CO_API_KEY", made_of((ALNUM, 40))),
+    "coinbase": ("coinbase_access_token", made_of((LOWER + DIGITS, 64))),
+    "confluent": ("CONFLUENT_SECRET", made_of((ALNUM, 64))),
+    "datadog": ("DD_APPLICATION_KEY", made_of((HEX, 40))),
+    "discord": ("discord_client_secret", made_of((URL64, 32))),
+    "dropbox_app": ("dropbox_app_secret", made_of((LOWER + DIGITS, 15))),
+    "fastly": ("FASTLY_API_TOKEN", made_of((URL64, 32))),
+    "meraki": ("meraki_dashboard_api_key", made_of((HEX, 40))),
+    "okta": ("okta_token", made_of("00", (URL64, 40))),
+    "sumologic": ("SUMO_ACCESS_KEY", made_of((ALNUM, 64))),
+    "travis": ("TRAVIS_TOKEN", made_of((ALNUM, 22))),
+    "twitch": ("twitch_client_secret", made_of((LOWER + DIGITS, 30))),
+    "twitter": ("TWITTER_ACCESS_TOKEN_SECRET", made_of((ALNUM, 45))),
+    "zendesk": ("zendesk_secret_key", made_of((ALNUM, 40))),
+}
+"""Shapes that are told by a name alone, with the name that they usually have."""

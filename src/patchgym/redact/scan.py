@@ -141,7 +141,7 @@ def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
     """The secret around an anchor, if there is one."""
     start = at
     if rule.before is not None:
-        window = data[max(0, at - rule.most - 1) : at]
+        window = data[max(0, at - rule.most - _ESCAPE_LENGTH) : at]
         run = len(window) - len(window.rstrip(rule.before))
         start -= run
         if run and start and data[start - 1] in b"\\[;":  # the run begins with the rest of an escape
