@@ -9,12 +9,24 @@ import base64
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
 from tests.redact.decoys import decoys
-from tests.redact.shapes import ALNUM, HELD_OUT, HELD_OUT_NAMED, NAMED, SHAPES, Shape, made_of, person, typed_password
+from tests.redact.shapes import (
+    ALNUM,
+    HELD_OUT,
+    HELD_OUT_NAMED,
+    NAMED,
+    SEEN_LATER,
+    SEEN_LATER_NAMED,
+    SHAPES,
+    Shape,
+    made_of,
+    person,
+    typed_password,
+)
 
 SEED = 20260101
 _REPEATS = {"github_classic": 2, "email": 2, "private_ip": 2}
@@ -138,14 +150,20 @@ HOMES = (
 )
 
 
-def held_out_cases(draw: random.Random) -> Iterator[Case]:
-    """Shapes that no rule was written for after they were written down."""
-    for kind, shape in HELD_OUT.items():
+def marked_cases(draw: random.Random, shapes: Mapping[str, Shape], held_out: bool = False) -> Iterator[Case]:
+    """Shapes that bear their own marks, in some contexts."""
+    for kind, shape in shapes.items():
         for context in EVERYWHERE[:6]:
-            yield context.case(shape(draw), kind, held_out=True)
-    for kind, (name, shape) in HELD_OUT_NAMED.items():
+            yield context.case(shape(draw), kind, held_out)
+
+
+def assigned_cases(
+    draw: random.Random, shapes: Mapping[str, tuple[str, Shape]], held_out: bool = False
+) -> Iterator[Case]:
+    """Shapes that a name tells, under that name."""
+    for kind, (name, shape) in shapes.items():
         for template in (f"export {name}={{}}\n", f"  {name}: {{}}\n", f'    {name} = "{{}}"\n'):
-            yield Context(template).case(shape(draw), kind, held_out=True)
+            yield Context(template).case(shape(draw), kind, held_out)
 
 
 def true_cases(draw: random.Random) -> Iterator[Case]:
@@ -201,7 +219,10 @@ def _wrapped(value: str, kind: str) -> Case:
 def labelled() -> list[Case]:
     """The whole set: always the same."""
     draw = random.Random(SEED)
-    cases = [*true_cases(draw), *named_cases(draw), *held_out_cases(random.Random(SEED + 1))]
+    cases = [*true_cases(draw), *named_cases(draw), *marked_cases(draw, SEEN_LATER)]
+    cases += assigned_cases(draw, SEEN_LATER_NAMED)
+    draw = random.Random(SEED + 1)
+    cases += [*marked_cases(draw, HELD_OUT, True), *assigned_cases(draw, HELD_OUT_NAMED, True)]
     cases += [Case(text, kind, ()) for kind, text in decoys(random.Random(SEED + 2))]
     return cases
 

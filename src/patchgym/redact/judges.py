@@ -23,7 +23,7 @@ _LOGIN = re.compile(rb"login(?:\s|\\[nt]){1,6}[^\s\"'\\]{1,64}(?:\s|\\[nt]){1,6}
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/]{16,}")
 # Names of keys that open something; a bare "key" is a key of anything.
 _KEY_NAME = re.compile(
-    rb"(?:^|[_.-])?(?:api|access|private|auth|secret|sign(?:ing)?|encrypt(?:ion)?|master|account|service|subscription|"
+    rb"(?:api|access|private|auth|secret|sign(?:ing)?|encrypt(?:ion)?|master|account|service|subscription|"
     rb"licen[cs]e|storage|consumer|client|app|application|deploy|webhook|admin|rest|shared|functions?|aes|hmac|jwt|"
     rb"cipher|session|login|security|management|ingest|write|integration|project|server|root|"
     rb"openai|anthropic|gemini|google|groq|mistral|deepseek|cohere|openrouter|azure|aws|stripe|sendgrid|mailgun|"
@@ -31,7 +31,7 @@ _KEY_NAME = re.compile(
 )
 # What the name of a value is about where that is no secret: tokens of text, pages and grammars, and things about one.
 _HARMLESS_HEAD = re.compile(
-    rb"(?:max|min|num|n|next|prev|page|paging|nextpage|next_page|continuation|sync|eos|bos|pad|unk|mask|sep|cls|special|total|prompt|"
+    rb"(?:\A|[_.-])(?:max|min|num|n|next|prev|page|paging|nextpage|next_page|continuation|sync|eos|bos|pad|unk|mask|sep|cls|special|total|prompt|"
     rb"completion|input|output|cached|public|pub|end|start|first|last|of|per|cancellation|cancel|idempotency|request|"
     rb"parse|lex|text|image|audio|added|ssh|host|primary|foreign|sort|partition|cache|not|no|is|has)[_.-]?\Z"
 )
@@ -91,6 +91,11 @@ def mixed_case(hit: Hit, words: Words) -> bool:
     runs = _RUNS.findall(seen)
     capitals = sum(1 for run in runs if 0x41 <= run[0] < 0x5B)
     return capitals >= 3 and len(runs) >= 0.3 * len(seen) and len(set(seen)) >= 10 and not _filler(seen, words)
+
+
+def tail(hit: Hit, words: Words) -> bool:
+    """What stands before the mark that ends the value looks drawn by chance."""
+    return _random(hit.value) and not _filler(hit.value, words)
 
 
 def key_body(hit: Hit, words: Words) -> bool:
@@ -225,6 +230,7 @@ JUDGES: Mapping[str, Judge] = {
         real,
         random,
         mixed_case,
+        tail,
         key_body,
         azure_signed,
         jwt,
