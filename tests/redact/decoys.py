@@ -133,7 +133,8 @@ def _addresses(draw: random.Random) -> Iterator[str]:
         yield f"Chrome/1{draw.randint(10, 40)}.0.{number()}.{number()} Safari\n"
         yield f"mac {':'.join(made_of((HEX, 2))(draw) for _ in range(6))}\n"
         yield f"SHA1 Fingerprint={':'.join(made_of((HEX, 2))(draw).upper() for _ in range(20))}\n"
-        yield f"{draw.choice(['jane', 'you', 'user', 'info'])}@{draw.choice(['example.com', 'example.org', 'mail.example.net'])}\n"
+        domain = draw.choice(["example.com", "example.org", "mail.example.net"])
+        yield f"{draw.choice(['jane', 'you', 'user', 'info'])}@{domain}\n"
         yield f"icon@{draw.randint(2, 3)}x.png and logo-{number()}@2x.webp\n"
     for name in ("runner", "ubuntu", "user", "node", "vscode", "jovyan", "app", "testbed"):
         yield f"/home/{name}/work/x.py\n"

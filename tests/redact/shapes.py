@@ -69,7 +69,8 @@ def person(draw: random.Random) -> str:
 
 def email(draw: random.Random) -> str:
     """An address of a person."""
-    return f"{person(draw)}@{draw.choice(['acme', 'initech', 'umbrella', 'globex'])}.{draw.choice(['io', 'com', 'co.uk', 'dev'])}"
+    company = draw.choice(["acme", "initech", "umbrella", "globex"])
+    return f"{person(draw)}@{company}.{draw.choice(['io', 'com', 'co.uk', 'dev'])}"
 
 
 def private_ip(draw: random.Random) -> str:

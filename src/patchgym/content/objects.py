@@ -158,11 +158,20 @@ class ObjectStore:
         return tuple(sorted(self.changes(before, after)))
 
     def changes(self, before: str, after: str) -> dict[str, tuple[Entry | None, Entry | None]]:
-        """By path, each entry that differs between two trees as it was and as it is: None where there is none."""
-        if before == after:
-            return {}
+        """By path, each entry that differs between two trees as it was and as it is: None where there is none.
+
+        Raises:
+            DataError: there is no such tree, or part of it is missing.
+        """
         found: dict[str, tuple[Entry | None, Entry | None]] = {}
-        changes = self._store.tree_changes(ObjectID(before.encode()), ObjectID(after.encode()))
+        if before == after:
+            return found
+        try:
+            changes = list(self._store.tree_changes(ObjectID(before.encode()), ObjectID(after.encode())))
+        except KeyError as error:
+            raise DataError(
+                f"Tree {before} or {after} in {self.path} is not whole", why=f"{error} is missing."
+            ) from None
         for paths, modes, ids in changes:
             for side, (path, mode, blob) in enumerate(zip(paths, modes, ids, strict=True)):
                 if path is not None and mode is not None and blob is not None:

@@ -58,7 +58,7 @@ def _placeholder(value: bytes, words: Words) -> bool:
     """Whether a value stands for another, or is nobody's: a name for it, a word that everybody takes, a template."""
     seen = value[:_SEEN]
     lowered = seen.lower()
-    if _repeats(seen) or lowered.startswith(words.leads) or words.parts.search(lowered):
+    if _repeats(seen) or lowered.startswith(words.leads) or words.parts.search(lowered) or value.endswith(b"..."):
         return True
     if b"{" in seen or b"$(" in seen or b"%(" in seen:
         return True
@@ -169,7 +169,7 @@ def password(hit: Hit, words: Words) -> bool:
         return False
     value = hit.value
     bare = hit.match["bare"] is not None
-    if not bare and hit.match["close"] is None:
+    if not (bare or hit.match["close"]) or _called(hit):
         return False
     return _strong(value, words, bare=bare)
 
@@ -204,12 +204,17 @@ def secret(hit: Hit, words: Words) -> bool:
     if not _named(hit):
         return False
     bare = hit.match["bare"] is not None
-    if not bare and hit.match["close"] is None:
+    if not (bare or hit.match["close"]) or _called(hit):
         return False
     value = hit.value
     if len(value) < (16 if bare else 12) or b"=" in value.rstrip(b"=") or b"://" in value[:_SEEN]:
         return False
     return _random(value) and not _placeholder(value, words) and not _CODE.fullmatch(value[:_SEEN])
+
+
+def _called(hit: Hit) -> bool:
+    """Whether the value is the name of a function that is called, or of a list that is looked into."""
+    return hit.match["bare"] is not None and hit.data[hit.match.end() : hit.match.end() + 1] in (b"(", b"[")
 
 
 def _named(hit: Hit) -> bool:

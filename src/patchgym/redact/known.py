@@ -52,10 +52,12 @@ class Known:
 def _forms(raw: bytes) -> Iterator[tuple[bytes, bool]]:
     yield raw, False
     text = raw.decode("utf-8", "surrogateescape")
-    yield quote(raw, safe="").encode(), False
-    yield quote_plus(raw).encode(), False
+    for url in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        yield url.encode(), False
     for ascii_only in (False, True):
-        yield json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogateescape"), False
+        escaped = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        for form in (escaped, json.dumps(escaped, ensure_ascii=ascii_only)[1:-1]):
+            yield form.encode("utf-8", "surrogateescape"), False
     if len(raw) >= _SHORTEST_ENCODED:
         for shift, tainted in enumerate(_TAINTED):
             encoded = base64.b64encode(b"\0" * shift + raw)

@@ -21,6 +21,7 @@ _BEFORE_PATH = re.compile(
     rb"(?:(?:\A|[^A-Za-z0-9_/.])/[a-z]|/mnt/[a-z]|\\[nrt]|%[0-9A-F]{2}|=[0-9A-F]{2}|\[[0-9;]{0,8}m"
     rb"|(?:\A|[^A-Za-z0-9])-[ILR])\Z"
 )
+_IN_URL = re.compile(rb"://[^\s/@\"'<>]{0,64}:[^\s/@\"'<>]{0,120}\Z")
 _PAGES = (b".html", b".htm", b".tsx", b".jsx", b".js", b".ts", b".py", b".php", b".vue", b".css")
 _LEAD = 24
 
@@ -28,7 +29,7 @@ _LEAD = 24
 def email(hit: Hit, words: Words) -> bool:
     """An address of somebody: of no machine, not of documentation, and no part of a URL with a password."""
     data, start = hit.data, hit.start
-    if data[start - 1 : start] == b":" and b"://" in data[max(0, start - 80) : start]:
+    if _IN_URL.search(data, max(0, start - 200), start):
         return False
     local, domain = data[start : hit.anchor].lower(), hit.match.group().lower()
     if local in words.mail_accounts or domain in words.mail_domains or local.startswith(b".") or local.endswith(b"."):
