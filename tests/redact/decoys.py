@@ -126,7 +126,10 @@ def _blobs(draw: random.Random) -> Iterator[str]:
 
 def _addresses(draw: random.Random) -> Iterator[str]:
     for _ in range(30):
-        number = lambda: draw.randint(1, 250)  # noqa: E731
+
+        def number() -> int:
+            return draw.randint(1, 250)
+
         yield f"connected to 8.8.{number()}.{number()}:443\n"
         yield f"listening on 127.0.0.1:{8000 + number()}\n"
         yield f"package==10.{draw.randint(0, 9)}.{number()}.{draw.randint(0, 9)}\n"
@@ -150,7 +153,10 @@ def _addresses(draw: random.Random) -> Iterator[str]:
 
 def _usage(draw: random.Random) -> Iterator[str]:
     for _ in range(40):
-        count = lambda: draw.randint(1, 99999)  # noqa: E731
+
+        def count() -> int:
+            return draw.randint(1, 99999)
+
         yield json.dumps({"input_tokens": count(), "output_tokens": count(), "cache_read_input_tokens": count()}) + "\n"
         yield f"prompt_tokens={count()} completion_tokens={count()}\n"
         yield json.dumps({"id": f"toolu_01{made_of((ALNUM, 22))(draw)}", "type": "tool_use"}) + "\n"

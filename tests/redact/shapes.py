@@ -75,7 +75,10 @@ def email(draw: random.Random) -> str:
 
 def private_ip(draw: random.Random) -> str:
     """An address of a private network."""
-    octet = lambda: str(draw.randint(1, 254))  # noqa: E731
+
+    def octet() -> str:
+        return str(draw.randint(1, 254))
+
     return draw.choice(
         [
             f"10.{octet()}.{octet()}.{octet()}",
