@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.content import Entry
+from patchgym.content import Entry, diff_trees
 from patchgym.content.objects import FILE
 from patchgym.records import (
     Action,
@@ -247,6 +247,24 @@ def test_a_file_that_the_agent_did_not_touch_is_as_it_was(tmp_path: Path) -> Non
     assert (new.steps[0].state_before, new.final_state) == (tree, later)
 
 
+def test_of_a_file_that_the_agent_changed_only_what_it_added_goes(tmp_path: Path) -> None:
+    run = opened(tmp_path / "old")
+    own = "# By Maria <maria@acme.io>\n" + "x = 1\n" * 20
+    tree = run.objects.write_tree({"a.py": Entry(FILE, run.objects.put(own.encode()))})
+    later = run.objects.update_tree(tree, {"a.py": Entry(FILE, run.objects.put(f"{own}K = '{SECRET}'\n".encode()))})
+    patch = diff_trees(run.objects, tree, later)
+    step = make_step().model_copy(update={"state_before": tree, "state_after": later})
+    old = solved(0, [step]).model_copy(update={"final_state": later, "final_patch": patch})
+    (new,), _ = cleaned(tmp_path, [old], run)
+    objects = RunDirectory.read(tmp_path / "new").objects
+    assert new.final_state is not None
+    assert (
+        objects.get(objects.entries(new.final_state)["a.py"].id).decode() == f"{own}K = '<redacted:github_token:1>'\n"
+    )
+    assert new.final_patch is not None
+    assert new.final_patch.count("@@ ") == 1
+
+
 def test_the_new_store_holds_only_what_the_new_trajectories_reach(tmp_path: Path) -> None:
     run = opened(tmp_path / "old")
     stray = run.objects.put(b"of nobody")
@@ -255,8 +273,6 @@ def test_the_new_store_holds_only_what_the_new_trajectories_reach(tmp_path: Path
 
 
 def test_the_final_patch_is_of_the_new_states(tmp_path: Path) -> None:
-    from patchgym.content import diff_trees
-
     run = opened(tmp_path / "old")
     old = full_of_secrets(run)
     assert old.steps[0].state_before is not None
@@ -350,6 +366,15 @@ def test_the_table_fits_a_narrow_terminal(tmp_path: Path) -> None:
     done = command("clean", tmp_path / "old", "--out", tmp_path / "new")
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
+
+
+def test_of_a_run_without_anything_to_keep_nothing_is_written(tmp_path: Path) -> None:
+    run = opened(tmp_path / "old")
+    run.append(make_trajectory(0))
+    run.close()
+    done = command("clean", tmp_path / "old", "--out", tmp_path / "new")
+    assert done.returncode == 1
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(("options", "there"), [((), False), (("--raw",), True)])

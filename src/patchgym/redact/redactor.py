@@ -44,13 +44,18 @@ class Redactor:
             return clean[len(lead) : -len(end)]
         return self.text(text, counts)
 
-    def data(self, data: bytes, counts: Counter[str]) -> bytes:
-        """The same for bytes: the very same object where nothing was found. They need not be valid UTF-8."""
+    def data(self, data: bytes, counts: Counter[str], spared: frozenset[bytes] = frozenset()) -> bytes:
+        """The same for bytes: the very same object where nothing was found. They need not be valid UTF-8. What is
+        ``spared`` stays."""
         windows = None
         self._heed_markers(data)
-        while found := find(data, self._known, windows):
+        while found := [one for one in find(data, self._known, windows) if one.same not in spared]:
             data, windows = self._replaced(data, found, counts)
         return data
+
+    def secrets_in(self, data: bytes) -> frozenset[bytes]:
+        """What would be taken out of a text, to be spared in another one."""
+        return frozenset(one.same for one in find(data, self._known))
 
     def _replaced(
         self, data: bytes, found: Sequence[Found], counts: Counter[str]

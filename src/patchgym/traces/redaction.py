@@ -34,7 +34,8 @@ class TrajectoryRedactor:
         self.source, self.target = source, target
         self._redactor = redactor
         self._counts: Counter[str] = Counter()
-        self._blobs: dict[str, tuple[str, Counter[str]]] = {}
+        self._blobs: dict[tuple[str, str | None], tuple[str, Counter[str]]] = {}
+        self._own: dict[str, frozenset[bytes]] = {}
         self._trees: dict[tuple[str, str], str] = {}
 
     def redacted(self, trajectory: Trajectory) -> Trajectory:
@@ -125,16 +126,26 @@ class TrajectoryRedactor:
         walked = self._walk(said)
         return clean if walked is said else json.dumps(walked, ensure_ascii=False)
 
-    def _blob(self, blob: str) -> str:
-        """The id, in the target, of a blob without secrets. Bytes that are no text stay as they are."""
-        known = self._blobs.get(blob)
+    def _blob(self, blob: str, base: str | None = None) -> str:
+        """The id, in the target, of a blob without secrets, but for those that it has from ``base``. Bytes that are no
+        text stay as they are."""
+        known = self._blobs.get((blob, base))
         if known is None:
             counts: Counter[str] = Counter()
             data = self.source.get(blob)
-            clean = data if b"\0" in data[:_BINARY_HEAD] else self._redactor.data(data, counts)
-            known = self._blobs[blob] = (self.target.put(clean), counts)
+            if b"\0" not in data[:_BINARY_HEAD]:
+                spared = self._own_of(base) if base is not None else frozenset[bytes]()
+                data = self._redactor.data(data, counts, spared)
+            known = self._blobs[blob, base] = (self.target.put(data), counts)
         self._counts.update(known[1])
         return known[0]
+
+    def _own_of(self, blob: str) -> frozenset[bytes]:
+        """What the repository's own file holds: it is no secret of the trajectory, and stays in the states before."""
+        found = self._own.get(blob)
+        if found is None:
+            found = self._own[blob] = self._redactor.secrets_in(self.source.get(blob))
+        return found
 
     def _states(self, trajectory: Trajectory) -> dict[str, str]:
         """Every workspace state of a trajectory, with the id that it has without secrets."""
@@ -147,7 +158,7 @@ class TrajectoryRedactor:
         return {state: self._tree(base, state) for state in found}
 
     def _tree(self, base: str, state: str) -> str:
-        """A state without secrets in the files that differ from the base."""
+        """A state without the secrets that its files have and those of the base have not."""
         known = self._trees.get((base, state))
         if known is not None:
             return known
@@ -158,7 +169,7 @@ class TrajectoryRedactor:
                 changes[path] = None
                 continue
             name = path if old is not None else self._redactor.text(path, self._counts)
-            entry = Entry(new.mode, self._blob(new.id))
+            entry = Entry(new.mode, self._blob(new.id, old.id if old is not None else None))
             changes[name] = entry
             clean = clean and name == path and entry == new
         tree = self.target.update_tree(base, changes)

@@ -29,14 +29,14 @@ def command(path: Path, out: Path, known: Path | None, as_json: bool) -> None:
 
     Empty trajectories are dropped. Failures are kept; time-outs are marked by whose they were, duplicates by what they
     repeat. Secrets and personal data are replaced by markers, and token ids that would give them back go. Exit code 1
-    means that a trajectory could not be read and is left out.
+    means that a trajectory could not be read and is left out, or that nothing is left.
     """
     done = _cleaned(path, out, _known(known))
     if as_json:
         show_json({"out": str(out), **_document(done)})
     else:
         _show(done, out)
-    if done.problems:
+    if done.problems or not done.kept:
         sys.exit(1)
 
 
@@ -74,7 +74,8 @@ def _cleaned(path: Path, out: Path, known: list[bytes]) -> "Cleaning":
             )
         finally:
             new.close()
-        (scratch / "run").rename(out)
+        if done.kept:
+            (scratch / "run").rename(out)
     return done
 
 
@@ -98,7 +99,10 @@ def _show(done: "Cleaning", out: Path) -> None:
         say(problem)
     if len(done.problems) > _EXAMPLES:
         say(f"... and {len(done.problems) - _EXAMPLES} more; --json lists them")
-    show_line(f"\nWritten to {out}. Next: patchgym show {out}")
+    if done.kept:
+        show_line(f"\nWritten to {out}. Next: patchgym show {out}")
+    else:
+        show_line("\nNothing is left: nothing was written.")
 
 
 def _document(done: "Cleaning") -> dict[str, JsonValue]:
