@@ -93,6 +93,15 @@ def mixed_case(hit: Hit, words: Words) -> bool:
     return capitals >= 3 and len(runs) >= 0.3 * len(seen) and len(set(seen)) >= 10 and not _filler(seen, words)
 
 
+def unworded(hit: Hit, words: Words) -> bool:
+    """The value has small letters, capitals and figures, and few small letters in a row, as no name has."""
+    seen = hit.value[:_SEEN]
+    runs = _RUNS.findall(seen)
+    first = {run[0] >> 5 for run in runs}  # figures, capitals, small letters
+    rows = sum(len(run) for run in runs if len(run) >= 3 and run[0] >= 0x61)
+    return len(first) == 3 and rows <= 0.4 * len(seen) and _random(seen) and not _filler(hit.value, words)
+
+
 def tail(hit: Hit, words: Words) -> bool:
     """What stands before the mark that ends the value looks drawn by chance."""
     return _random(hit.value) and not _filler(hit.value, words)
@@ -235,6 +244,7 @@ JUDGES: Mapping[str, Judge] = {
         real,
         random,
         mixed_case,
+        unworded,
         tail,
         key_body,
         azure_signed,

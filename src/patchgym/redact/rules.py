@@ -22,6 +22,7 @@ class Rule:
     anchors: tuple[bytes, ...]
     needle: bytes | None
     after: re.Pattern[bytes]
+    within: bool
     fold: bool
     before: bytes | None
     least: int
@@ -52,7 +53,8 @@ def _rule(rank: int, entry: dict[str, Any], classes: dict[str, str], words: Word
         kind=entry["kind"],
         anchors=tuple(anchor.encode() for anchor in entry["anchors"]),
         needle=entry["needle"].encode() if "needle" in entry else None,
-        after=re.compile(entry["after"].encode("ascii"), re.IGNORECASE if fold else 0),
+        after=re.compile(entry.get("within", entry.get("after")).encode("ascii"), re.IGNORECASE if fold else 0),
+        within="within" in entry,
         fold=fold,
         before=_members(classes[before]) if before is not None else None,
         least=entry.get("least", 0),

@@ -78,6 +78,7 @@ def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
     live += [one for needle, one in searches.others if needle in (lowered if one.fold else data)]
     if tokens:
         live += [one for needle, one in searches.tokens if needle in tokens and one.begins_in(tokens)]
+        yield from _inside(data, tokens, windows)
     plain = plain.lower()
     live += [one for needle, one in searches.folded if needle in plain]
     for search in live:
@@ -91,6 +92,35 @@ def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
                         if span is not None:
                             yield span
                 at = text.find(search.needle, at + 1, high)
+
+
+def _inside(data: bytes, tokens: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
+    """What the rules without anchors find in long tokens, wherever the text has it."""
+    for rule in rules():
+        if not rule.within:
+            continue
+        for match in rule.after.finditer(tokens):
+            value, secret = match.group(), match["secret"]
+            if not rule.judge(Hit(tokens, match.start(), match.start(), match, secret), rule.words):
+                continue
+            for low, high in windows:
+                at = data.find(value, low, high)
+                while at >= 0:
+                    end = at + len(value)
+                    yield _Span(_after_escape(data, at, end), end, rule.rank, rule.kind, secret)
+                    at = data.find(value, end, high)
+
+
+def _after_escape(data: bytes, start: int, end: int) -> int:
+    """Where a run really begins, whose first letters may be the rest of an escape."""
+    before = data[start - 1 : start]
+    if before == b"\\":
+        escape = _LEADING_ESCAPE.match(data, start, end)
+    elif before in (b"[", b";"):
+        escape = _LEADING_COLOUR.match(data, start, end)
+    else:
+        return start
+    return escape.end() if escape is not None else start
 
 
 class _Search(NamedTuple):
@@ -144,10 +174,7 @@ def _match(rule: Rule, data: bytes, at: int, size: int) -> _Span | None:
         window = data[max(0, at - rule.most - _ESCAPE_LENGTH) : at]
         run = len(window) - len(window.rstrip(rule.before))
         start -= run
-        if run and start and data[start - 1] in b"\\[;":  # the run begins with the rest of an escape
-            escape = (_LEADING_ESCAPE if data[start - 1] == 0x5C else _LEADING_COLOUR).match(data, start, at)
-            if escape is not None:
-                start = escape.end()
+        start = _after_escape(data, start, at)
         if not rule.least <= at - start <= rule.most:
             return None
     elif start and data[start - 1] in rule.left and not _ESCAPE.search(data, max(0, start - _ESCAPE_LENGTH), start):
