@@ -98,6 +98,10 @@ def adversarial(size: int) -> dict[str, bytes]:
     units = {"at": b"@", "letter": b"a", "dot_at": b"a@a.", "jwt_head": b"eyJ", "assignment": b"key=", "url": b"://a:"}
     lines = {name: unit * (size // len(unit)) for name, unit in units.items()}
     lines["base64"] = base64.b64encode(draw.randbytes(size * 3 // 4))
+    lines["tokens"] = b" ".join(
+        b"acme_" + base64.b64encode(draw.randbytes(33)).replace(b"+", b"a").replace(b"/", b"B")
+        for _ in range(size // 50)
+    )
     lines["key_begin"] = b"-----BEGIN PRIVATE KEY-----" * (size // 27)
     return lines
 

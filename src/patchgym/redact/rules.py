@@ -53,7 +53,9 @@ def _rule(rank: int, entry: dict[str, Any], classes: dict[str, str], words: Word
         kind=entry["kind"],
         anchors=tuple(anchor.encode() for anchor in entry["anchors"]),
         needle=entry["needle"].encode() if "needle" in entry else None,
-        after=re.compile(entry.get("within", entry.get("after")).encode("ascii"), re.IGNORECASE if fold else 0),
+        after=re.compile(
+            entry["within" if "within" in entry else "after"].encode("ascii"), re.IGNORECASE if fold else 0
+        ),
         within="within" in entry,
         fold=fold,
         before=_members(classes[before]) if before is not None else None,

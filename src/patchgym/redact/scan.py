@@ -78,7 +78,7 @@ def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
     live += [one for needle, one in searches.others if needle in (lowered if one.fold else data)]
     if tokens:
         live += [one for needle, one in searches.tokens if needle in tokens and one.begins_in(tokens)]
-        yield from _inside(data, tokens, windows)
+        yield from _inside(data, tokens)
     plain = plain.lower()
     live += [one for needle, one in searches.folded if needle in plain]
     for search in live:
@@ -94,21 +94,18 @@ def _spans(data: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
                 at = text.find(search.needle, at + 1, high)
 
 
-def _inside(data: bytes, tokens: bytes, windows: Sequence[tuple[int, int]]) -> Iterator[_Span]:
-    """What the rules without anchors find in long tokens, wherever the text has it."""
-    for rule in rules():
-        if not rule.within:
-            continue
-        for match in rule.after.finditer(tokens):
-            value, secret = match.group(), match["secret"]
-            if not rule.judge(Hit(tokens, match.start(), match.start(), match, secret), rule.words):
-                continue
-            for low, high in windows:
-                at = data.find(value, low, high)
-                while at >= 0:
-                    end = at + len(value)
-                    yield _Span(_after_escape(data, at, end), end, rule.rank, rule.kind, secret)
-                    at = data.find(value, end, high)
+def _inside(data: bytes, tokens: bytes) -> Iterator[_Span]:
+    """What the rules without anchors find: in the whole text, once one of its long tokens shows that it is worth it."""
+    for rule in _searches().within:
+        if any(_judged(rule, tokens, match) for match in rule.after.finditer(tokens)):
+            for match in rule.after.finditer(data):
+                if _judged(rule, data, match):
+                    start = _after_escape(data, match.start(), match.end())
+                    yield _Span(start, match.end(), rule.rank, rule.kind, match["secret"])
+
+
+def _judged(rule: Rule, data: bytes, match: re.Match[bytes]) -> bool:
+    return rule.judge(Hit(data, match.start(), match.start(), match, match["secret"]), rule.words)
 
 
 def _after_escape(data: bytes, start: int, end: int) -> int:
@@ -149,6 +146,7 @@ class _Searches(NamedTuple):
     words: list[tuple[bytes, _Search]]
     folded: list[tuple[bytes, _Search]]
     others: list[tuple[bytes, _Search]]
+    within: list[Rule]
 
 
 @lru_cache(maxsize=1)
@@ -158,7 +156,7 @@ def _searches() -> _Searches:
         for anchor in rule.anchors:
             needle = rule.needle or anchor
             found.setdefault((needle, rule.fold, rule.token), []).append((rule, anchor, anchor.index(needle)))
-    searches = _Searches([], [], [], [])
+    searches = _Searches([], [], [], [], [rule for rule in rules() if rule.within])
     for (needle, fold, token), anchors in found.items():
         whole = b" " not in needle.translate(_SPACES)
         words = searches.folded if fold else searches.words
