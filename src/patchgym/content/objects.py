@@ -158,11 +158,30 @@ class ObjectStore:
 
     def changed_paths(self, before: str, after: str) -> tuple[str, ...]:
         """Paths whose content or mode differs between two trees, sorted."""
+        return tuple(sorted(self.changes(before, after)))
+
+    def changes(self, before: str, after: str) -> dict[str, tuple[Entry | None, Entry | None]]:
+        """By path, each entry that differs between two trees as it was and as it is: None where there is none.
+
+        Raises:
+            DataError: there is no such tree, or part of it is missing.
+        """
+        found: dict[str, tuple[Entry | None, Entry | None]] = {}
         if before == after:
-            return ()
-        changes = self._store.tree_changes(ObjectID(before.encode()), ObjectID(after.encode()))
-        paths = {new or old for (old, new), _, _ in changes}
-        return tuple(sorted(os.fsdecode(path) for path in paths if path is not None))
+            return found
+        try:
+            changes = list(self._store.tree_changes(ObjectID(before.encode()), ObjectID(after.encode())))
+        except KeyError as error:
+            raise DataError(
+                f"Tree {before} or {after} in {self.path} is not whole", why=f"{error} is missing."
+            ) from None
+        for paths, modes, ids in changes:
+            for side, (path, mode, blob) in enumerate(zip(paths, modes, ids, strict=True)):
+                if path is not None and mode is not None and blob is not None:
+                    name, entry = os.fsdecode(path), Entry(mode, blob.decode())
+                    old, new = found.get(name, (None, None))
+                    found[name] = (old, entry) if side else (entry, new)
+        return found
 
     def copy_tree(self, tree_id: str, target: "ObjectStore") -> None:
         """Copy a tree with all that it reaches into another store."""

@@ -244,3 +244,8 @@ class Trajectory(VersionedRecord):
     """Of a path of a search tree: the tree. Its steps' indices are places in that tree."""
     redacted: dict[str, int] | None = None
     """How many secrets and personal data were taken out, by their kind; None where nobody looked."""
+    timeout_of: Literal["policy", "sandbox", "endpoint", "unknown"] | None = None
+    """Of one that ended because time ran out: what used the time up; ``unknown`` where the record does not tell. None
+    where no time ran out, and before cleaning."""
+    duplicate_of: str | None = None
+    """The id of an earlier trajectory of the same task with the same actions and observations, found by cleaning."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from patchgym.errors import DataError, UsageError
 from patchgym.records import Trajectory
 from patchgym.store import RunDirectory
+from patchgym.traces.cleaning import Cleaner
 from patchgym.traces.formats import READERS, Reader
 from patchgym.traces.intake import Intake
 
@@ -19,12 +20,13 @@ _LONGEST_ID = 150
 @dataclass
 class FileImport:
     """What became of one file or folder. ``format`` is None where none was recognised; ``broken`` counts what could not
-    be read, ``left_out`` what a trajectory does not hold."""
+    be read, ``left_out`` what a trajectory does not hold, ``empty`` the trajectories that cleaning dropped."""
 
     path: Path
     format: str | None
     trajectories: int = 0
     steps: int = 0
+    empty: int = 0
     broken: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -35,10 +37,13 @@ def import_logs(
     format_name: str,
     run: RunDirectory,
     on_file: Callable[[FileImport], None] = lambda done: None,
+    cleaner: Cleaner | None = None,
 ) -> list[FileImport]:
     """Read logs of a format (``auto``: told by what they hold) into a run. Of a folder, every file below it is one.
 
-    Trajectories are named as their logs name them; of a name that is there already the next one gets a number.
+    Trajectories are named as their logs name them; of a name that is there already the next one gets a number. A
+    ``cleaner`` cleans them on the way in: what the logs hold beside text goes to its source, and to the run only what
+    is clean.
 
     Raises:
         UsageError: there is no such file.
@@ -48,13 +53,13 @@ def import_logs(
     taken: dict[str, int] = {}
     for path, reader in _found(paths, format_name):
         one = FileImport(path, reader.NAME if reader else None)
-        intake = Intake(run.objects)
+        intake = Intake(cleaner.source if cleaner is not None else run.objects)
         if reader is None:
             intake.damaged("unknown_format", path.name)
         else:
             try:
                 for trajectory in reader.read(path, intake):
-                    _take(trajectory, run, taken, intake, one)
+                    _take(trajectory, run, taken, intake, one, cleaner)
             except DataError as error:
                 intake.damaged("unreadable", path.name, "; ".join(part for part in (error.what, error.why) if part))
         one.broken, one.problems = dict(intake.broken), intake.problems
@@ -63,7 +68,14 @@ def import_logs(
     return done
 
 
-def _take(trajectory: Trajectory, run: RunDirectory, taken: dict[str, int], intake: Intake, one: FileImport) -> None:
+def _take(
+    trajectory: Trajectory,
+    run: RunDirectory,
+    taken: dict[str, int],
+    intake: Intake,
+    one: FileImport,
+    cleaner: Cleaner | None,
+) -> None:
     wanted = name = _UNSAFE.sub("_", trajectory.id)[:_LONGEST_ID] or "unnamed"
     if wanted in taken:
         intake.damaged("duplicate_id", one.path.name, wanted)
@@ -76,7 +88,12 @@ def _take(trajectory: Trajectory, run: RunDirectory, taken: dict[str, int], inta
     if trajectory.spawned_by is not None:
         parent = _UNSAFE.sub("_", trajectory.spawned_by.trajectory)[:_LONGEST_ID]
         update["spawned_by"] = trajectory.spawned_by.model_copy(update={"trajectory": parent})
-    run.append(trajectory.model_copy(update=update))
+    named = trajectory.model_copy(update=update)
+    kept = cleaner.clean(named) if cleaner is not None else named
+    if kept is None:
+        one.empty += 1
+        return
+    run.append(kept)
     one.trajectories += 1
     one.steps += len(trajectory.steps)
     for kind, count in (trajectory.origin.left_out if trajectory.origin else {}).items():

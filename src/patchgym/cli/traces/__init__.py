@@ -7,6 +7,7 @@ from patchgym.cli.lazy import LazyGroup
 _COMMANDS = {
     "export": "Write a run's trajectories in another format.",
     "import": "Import logs of other agents as a run.",
+    "clean": "Write a run without secrets, empty trajectories and unmarked duplicates.",
     "select": "Choose trajectories worth learning from (rejection sampling).",
     "schema": "Print the JSON Schema of a trajectory.",
 }
