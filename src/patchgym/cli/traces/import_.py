@@ -81,6 +81,8 @@ def _show(done: "list[FileImport]", out: Path) -> None:
         say(problem)
     if len(problems) > _EXAMPLES:
         say(f"... and {len(problems) - _EXAMPLES} more; --json lists them")
+    if renamed := sum(one.renamed for one in done):
+        show_line(f"\n{renamed} trajectories have a number after their name, which another one had.")
     if any(one.trajectories for one in done):
         show_line(f"\nWritten to {out}. Next: patchgym show {out}")
     else:
@@ -93,6 +95,7 @@ def _document(one: "FileImport") -> dict[str, JsonValue]:
         "format": one.format,
         "trajectories": one.trajectories,
         "steps": one.steps,
+        "renamed": one.renamed,
         "broken": dict(one.broken),
         "left_out": dict(one.left_out),
         "problems": list(one.problems),

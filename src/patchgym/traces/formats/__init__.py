@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Protocol
 
 from patchgym.records import Trajectory
-from patchgym.traces.formats import article
+from patchgym.traces.formats import (
+    article,
+    claude_code,
+    codex,
+    gemini_cli,
+    inspect_ai,
+    mini_swe_agent,
+    openhands,
+    swe_agent,
+)
 from patchgym.traces.intake import Intake
 
 __all__ = ["READERS", "Reader"]
@@ -33,5 +42,8 @@ class Reader(Protocol):
         ...
 
 
-READERS: Mapping[str, Reader] = {reader.NAME: reader for reader in (article,)}
+READERS: Mapping[str, Reader] = {
+    reader.NAME: reader
+    for reader in (inspect_ai, codex, gemini_cli, claude_code, mini_swe_agent, swe_agent, openhands, article)
+}
 """Every format that can be read, by name, the most telling ones first."""

@@ -1,0 +1,46 @@
+"""JSON as other programs write it, read so that any of it can be stored again."""
+
+import json
+import math
+import re
+from typing import Any
+
+_DEEPEST = 100  # a record's own JSON must stay readable: validators give up beyond some 200 levels
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text. NaN and infinite numbers are None; halves of characters become U+FFFD.
+
+    Raises:
+        ValueError: it is no JSON, or nested more than a hundred levels deep.
+    """
+    try:
+        value = json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return _whole(value, 0)
+
+
+def text_of(value: object) -> str:
+    """A value as text: itself where it is text, nothing where it is None, else JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF_CHARACTER.sub("\ufffd", value)
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {_whole(key, depth + 1): _whole(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole(inner, depth + 1) for inner in value]
+    return value
