@@ -28,13 +28,13 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 def is_output(item: dict[str, Any]) -> bool:
     """Whether an item says what came of a call."""
-    return item.get("type") in _OUTPUTS
+    return str(item.get("type")) in _OUTPUTS
 
 
 def said(item: dict[str, Any], number: int, intake: Intake, left_out: Counter[str]) -> Message | None:
     """What a model said in an item, as (part of) an answer: text, thoughts or a call; None where the item is none of
     these. ``number`` names calls that have no id."""
-    kind = item.get("type")
+    kind = str(item.get("type"))
     if kind == "reasoning":
         thoughts = [*_texts(item.get("summary"), intake, left_out), *_texts(item.get("content"), intake, left_out)]
         if string(item.get("encrypted_content")):

@@ -61,7 +61,7 @@ def _typed(line: dict[str, Any]) -> tuple[object, dict[str, Any]]:
     """The type and the payload of a line; the first versions had bare items."""
     if "payload" in line:
         return line.get("type"), mapping(line["payload"])
-    if line.get("type") in _OLD_ITEMS:
+    if str(line.get("type")) in _OLD_ITEMS:
         return "response_item", line
     if "id" in line and "timestamp" in line:
         return "session_meta", line
@@ -171,7 +171,7 @@ class _Rollout:
             self.draft.left_out["event_turn_aborted"] += 1
         elif kind == "thread_rolled_back":
             self._rolled_back(count_of(event.get("num_turns")) or 0)
-        elif kind not in _TOLD_TWICE:
+        elif str(kind) not in _TOLD_TWICE:
             count_kind(self.draft.left_out, "event", kind)
 
     def _counted(self, info: dict[str, Any]) -> None:

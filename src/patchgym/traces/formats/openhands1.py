@@ -189,7 +189,7 @@ def _content(told: dict[str, Any]) -> object:
 def _observation(told: dict[str, Any], shown: str) -> Observation:
     """What came of an action. An exit code of -1 means that the command had not ended."""
     about, error = mapping(told.get("metadata")), told.get("error")
-    runs = told.get("kind") in _RUNS or "exit_code" in told or "exit_code" in about
+    runs = str(told.get("kind")) in _RUNS or "exit_code" in told or "exit_code" in about
     code = whole_number(told.get("exit_code", about.get("exit_code"))) if runs else None
     failed = told.get("is_error", error)
     out = string(told.get("output")) or shown
