@@ -56,6 +56,8 @@ def import_logs(
         one = FileImport(path, None)
         for trajectory in _read(path, format_name, intake, one):
             _take(trajectory, run, names, one)
+        if not one.trajectories and not intake.broken:
+            intake.damaged("nothing_in_it", path.name)
         one.broken, one.problems = dict(intake.broken), intake.problems
         done.append(one)
         on_file(one)

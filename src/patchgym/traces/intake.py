@@ -112,7 +112,19 @@ class Intake:
             self.damaged("empty", path.name)
             return None
         value = self.json(data, path.name)
+        if value is None:
+            self.damaged("no_object", path.name)
         return None if value is _BROKEN else value
+
+    def whole(self, value: object, kind: str, where: str) -> list[dict[str, Any]]:
+        """The objects of a list; what else it holds is counted, and so is a value that is no list."""
+        if not isinstance(value, list):
+            self.damaged(f"no_list_of_{kind}", where)
+            return []
+        found = [one for one in value if isinstance(one, dict)]
+        for _ in range(len(value) - len(found)):
+            self.damaged(f"{kind}_that_are_no_objects", where)
+        return found
 
     def json(self, data: bytes, where: str) -> Any:
         """The JSON value of some bytes; an object that is equal to no value, and counted, where they hold none."""

@@ -120,9 +120,10 @@ def test_a_damaged_log_never_raises(kind: Kind, seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log{kind.ending}"
-        path.write_bytes(_damaged(kind.write(TURNS), chance))
+        data = _damaged(kind.write(TURNS), chance)
+        path.write_bytes(data)
         trajectories, broken = read_only(path, kind.format)
-        assert trajectories or broken
+        assert trajectories or broken or len(data) < 3  # an empty object or list holds nothing to count
         recognised(path)
 
 

@@ -144,7 +144,8 @@ class _Rollout:
     def _output(self, item: dict[str, Any]) -> None:
         draft, self._open = self.draft, False
         call_id = string(item.get("call_id")) or ""
-        output, success = item.get("output", item.get("tools")), None
+        output: object = item.get("output", item.get("tools"))
+        success: bool | None = None
         if isinstance(output, dict) and ("content" in output or "success" in output):
             output, success = output.get("content"), flag(output.get("success"))
         parts = parts_of(output, self._intake, draft.left_out) if isinstance(output, list | dict) else None

@@ -77,17 +77,16 @@ class _Session:
 
     def _change(self, change: dict[str, Any], where: str) -> None:
         self._about.update({key: value for key, value in change.items() if key not in ("messages", "history")})
-        for key in ("messages", "history"):
-            listed = change.get(key)
-            if listed is not None and (not isinstance(listed, list) or len(objects(listed)) != len(listed)):
-                self._intake.damaged(f"{key}_that_are_no_objects", where)
-        messages = objects(change.get("messages"))
+        messages, history = (
+            self._intake.whole(change[key], key, where) if change.get(key) is not None else []
+            for key in ("messages", "history")
+        )
         names = {text_of(one.get("id")) for one in messages}
         if isinstance(change.get("messages"), list) and self._current() - names:
             self._order.append(("compacted", ""))
         for number, message in enumerate(messages):
             self._said({**message, "id": text_of(message.get("id")) or f"message-{number}"})
-        self._contents += objects(change.get("history"))
+        self._contents += history
 
     def _current(self) -> set[str]:
         return {name for kind, name in self._order if kind == "said"}

@@ -56,10 +56,7 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     with open_log(path) as file:
         if not file.read(4).startswith(b"PK"):
             document = mapping(intake.document(path))
-            samples = document.get("samples")
-            if document and not isinstance(samples, list):
-                intake.damaged("no_samples", path.name)
-            for sample in objects(samples):
+            for sample in intake.whole(document.get("samples"), "samples", path.name):
                 yield _Sample(mapping(document.get("eval")), sample, path, intake).trajectory()
             return
         file.seek(0)

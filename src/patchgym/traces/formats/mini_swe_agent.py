@@ -59,14 +59,12 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
         return
     info = mapping(mapping(document).get("info"))
     messages = document if isinstance(document, list) else mapping(document).get("messages")
+    listed = intake.whole(messages, "messages", path.name)
     if not isinstance(messages, list):
-        intake.damaged("no_messages", path.name)
         return
     run = _Run(mapping(document), info, path, intake)
-    for message in messages:
-        if not isinstance(message, dict):
-            intake.damaged("message_that_is_no_object", path.name)
-        elif run.draft.full:
+    for message in listed:
+        if run.draft.full:
             intake.damaged("beyond_the_size_limit", path.name)
         else:
             run.take(message)

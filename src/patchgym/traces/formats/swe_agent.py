@@ -15,7 +15,7 @@ from patchgym.traces.draft import Draft
 from patchgym.traces.heads import heads_of
 from patchgym.traces.intake import Intake, text_of
 from patchgym.traces.jsontext import parsed
-from patchgym.traces.values import count_kind, mapping, objects, seconds_of, stream, string
+from patchgym.traces.values import count_kind, mapping, seconds_of, stream, string
 
 NAME = "swe_agent"
 ABOUT = "trajectories of SWE-agent (.traj)"
@@ -45,14 +45,11 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     """See ``Reader.read``."""
     document = mapping(intake.document(path))
-    if not document:
-        return
     draft = _about(document, path)
-    steps, history = objects(document.get("trajectory")), objects(document.get("history"))
-    for name, found in (("trajectory", steps), ("history", history)):
-        listed = document.get(name)
-        if listed is not None and (not isinstance(listed, list) or len(listed) != len(found)):
-            intake.damaged(f"{name}_that_is_no_list_of_objects", path.name)
+    steps, history = (
+        intake.whole(document[name], name, path.name) if document.get(name) is not None else []
+        for name in ("trajectory", "history")
+    )
     answers = sum(one.get("role") == "assistant" and one.get("is_demo") is not True for one in history)
     if not steps and not history:
         intake.damaged("no_trajectory", path.name)
