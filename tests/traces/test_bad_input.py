@@ -268,7 +268,7 @@ def test_a_kind_of_line_may_be_anything(tmp_path: Path) -> None:
     assert sum(trajectory.origin.left_out.values()) + sum(done.broken.values()) == len(kinds)
 
 
-_PEAK = """
+_PEAK = r"""
 import re, sys
 from pathlib import Path
 from patchgym.content import ObjectStore

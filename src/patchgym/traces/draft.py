@@ -91,6 +91,7 @@ class Draft:
     _pending: list[Message] = field(default_factory=list)
     _waiting: dict[str, list[int]] = field(default_factory=dict)
     _told: dict[str, int] = field(default_factory=dict)
+    _telling: dict[int, Message] = field(default_factory=dict)  # messages whose text an observation holds, too
     _last_answer: int | None = None
     _compacted: bool = False
     _text: int = 0
@@ -236,7 +237,7 @@ class Draft:
             self._waiting.setdefault(step.call_id, []).append(self.at)
 
     def _forget_pending(self, why: str) -> None:
-        if lost := sum(one.role != "tool" for one in self._pending):
+        if lost := sum(id(one) not in self._telling for one in self._pending):
             self.left_out[why] += lost
         self._pending.clear()
 
@@ -274,6 +275,7 @@ class Draft:
             role = "user" if call_id is None else "tool"
             message = Message(role=role, content=observation.shown, tool_call_id=call_id)
         self._pending.append(message)
+        self._telling[id(message)] = message
         return True
 
     def more_of_observation(self, call_id: str, **facts: object) -> bool:

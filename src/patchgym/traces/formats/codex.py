@@ -147,7 +147,8 @@ class _Rollout:
         output: object = item.get("output", item.get("tools"))
         success: bool | None = None
         if isinstance(output, dict) and ("content" in output or "success" in output):
-            output, success = output.get("content"), flag(output.get("success"))
+            success = flag(output.get("success"))
+            output = output.get("content")
         parts = parts_of(output, self._intake, draft.left_out) if isinstance(output, list | dict) else None
         shown = parts.content if parts is not None and (parts.text or parts.attachments) else text_of(output)
         attachments = tuple(parts.attachments) if parts is not None else ()
