@@ -160,6 +160,7 @@ class _Run:
             actions = [Action(tool="bash", arguments={"command": one}) for one in (found if listed else found[:1])]
             if not listed and len(found) > 1:
                 actions = []
+        self.draft.model = self.draft.model or model
         self.draft.answered(
             said,
             actions,

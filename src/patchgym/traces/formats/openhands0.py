@@ -83,6 +83,7 @@ class OldEvents:
             said = assistant(parts, calls, string(message.get("reasoning_content")))
             usage = usage_of(response.get("usage"))
             model = string(response.get("model"))
+            draft.model = draft.model or model
             draft.answered(said, usage=usage, model=model, started_at=moment(event.get("timestamp")))
             return
         text = text_of(arguments.get("content") if kind == "message" else arguments.get("thought"))
