@@ -318,7 +318,7 @@ def test_a_session_of_200_mb_is_cut_at_a_bound_and_what_is_beyond_it_is_counted(
     assert (tmp_path / "log.jsonl").stat().st_size > 200e6
     peak, total, damaged = peak_of(tmp_path / "log.jsonl", "claude_code", tmp_path)
     assert peak < 300
-    assert total > 30e6
+    assert total > 60e6
     assert damaged > 1000
 
 

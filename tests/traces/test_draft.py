@@ -178,9 +178,9 @@ def test_a_fault_ends_a_trajectory_as_infrastructure() -> None:
     assert (trajectory.status, len(trajectory.faults)) == ("infra_error", 1)
 
 
-def test_a_draft_is_full_beyond_32_mib_of_text() -> None:
+def test_a_draft_is_full_beyond_64_mib_of_text() -> None:
     one = draft()
-    one.given(asked("x" * (1 << 25)))
+    one.given(asked("x" * (1 << 26)))
     assert not one.full
     one.answered(said("x"))
     assert one.full

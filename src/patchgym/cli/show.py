@@ -175,7 +175,8 @@ def _show_step(step: Step) -> None:
     for message in (*step.prompt, *(() if step.continues else (step.message,))):
         if message.reasoning:
             show_line(f"[{message.role}, thinking]\n{message.reasoning}\n")
-        show_line(f"[{message.role}]\n{message.content}\n")
+        if message.content or not message.tool_calls:
+            show_line(f"[{message.role}]\n{message.content}\n")
         for call in message.tool_calls:
             show_line(f"[{message.role} calls {call.name}]\n{call.arguments}\n")
         for one in message.attachments:
@@ -187,7 +188,8 @@ def _show_step(step: Step) -> None:
     if seen is None:
         show_line("It was never answered." if step.action is not None else "It asked for nothing.")
         return
-    show_line(f"[observation: {_facts(step)}]\n{seen.shown}\n")
+    facts = _facts(step)
+    show_line(f"[observation{facts and f': {facts}'}]\n{seen.shown}\n")
     for name, stream in (("stdout", seen.stdout), ("stderr", seen.stderr)):
         if stream is not None and stream.text:
             show_line(f"[{name}, {_kept(stream)}]\n{stream.text}\n")
@@ -199,8 +201,9 @@ def _facts(step: Step) -> str:
     seen = step.observation
     assert seen is not None
     facts = [f"exit code {seen.exit_code}" if seen.exit_code is not None else "", seen.ending.replace("_", " ")]
+    facts += ["timed out" if seen.timed_out and seen.ending == "none" else ""]
     facts += [f"{number(seen.seconds)} s" if seen.seconds is not None else ""]
-    return ", ".join(fact for fact in facts if fact and fact != "none") or "no process"
+    return ", ".join(fact for fact in facts if fact and fact != "none")
 
 
 def _kept(stream: Stream) -> str:

@@ -29,7 +29,7 @@ from patchgym.records import (
 )
 from patchgym.traces.jsontext import parsed
 
-_MOST_TEXT = 1 << 25
+_MOST_TEXT = 1 << 26
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Draft:
 
     @property
     def full(self) -> bool:
-        """Whether it holds so much text (32 MiB) that nothing more should be added to it."""
+        """Whether it holds so much text (64 MiB) that nothing more should be added to it."""
         return self._text > _MOST_TEXT
 
     @property

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from patchgym.records import StopReason, Usage
 from tests.traces.formats.logs_for_tests import openhands_v1_events
 from tests.traces.imports_for_tests import Call, Turn, flat, imported, one_of, told, write_json, write_lines
@@ -244,3 +246,12 @@ def test_a_folder_with_a_file_that_is_no_event_says_so(tmp_path: Path) -> None:
     (path / "events" / "event-00099-00000000.json").write_text(json.dumps([1]))
     (_,), (done,) = imported(path)
     assert done.broken == {"file_that_is_no_event": 1, "event_that_is_no_object": 1}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_of_events_may_stand_in_an_object(tmp_path: Path, indent: int | None) -> None:
+    events = json.loads(v0(tmp_path, old("run", args={"command": "a", "thought": "x"})).read_text())
+    path = tmp_path / "trajectory.json"
+    path.write_text(json.dumps({"trajectory": events}, indent=indent))
+    (trajectory,), (done,) = imported(path)
+    assert (done.format, done.broken, len(trajectory.steps)) == ("openhands", {}, 1)

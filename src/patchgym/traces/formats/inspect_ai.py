@@ -56,6 +56,8 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     with open_log(path) as file:
         if not file.read(4).startswith(b"PK"):
             document = mapping(intake.document(path))
+            if document.get("samples") == []:
+                intake.damaged("no_samples", path.name)
             for sample in intake.whole(document.get("samples"), "samples", path.name):
                 yield _Sample(mapping(document.get("eval")), sample, path, intake).trajectory()
             return

@@ -21,6 +21,7 @@ NAME = "openhands"
 ABOUT = "conversations of OpenHands (folders of events, lists of them, rows with a history)"
 
 _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-[0-9A-Za-z-]+)?\.json")
+_HEAD = 1 << 16
 _STATES = ("base_state.json", "metadata.json", "meta.json")
 _KNOWN = {"instance_id", "history", "git_patch", "test_result", "instance", "metadata", "base_commit", "issue"}
 
@@ -32,6 +33,8 @@ def recognises(path: Path, head: bytes) -> bool:
         return folder is not None and any(_EVENT_FILE.fullmatch(one.name) for one in folder.iterdir())
     for one in heads_of(head)[:3]:
         if one.has("history") and not one.keys.isdisjoint({"git_patch", "test_result", "instruction", "metrics"}):
+            return True
+        if one.keys == {"trajectory"} and all(sign in head for sign in (b'"source"', b'"timestamp"', b'"args"')):
             return True
         if one.has("kind", "source", "timestamp") and one.texts.get("kind", "").endswith(("Event", "Condensation")):
             return True
@@ -46,10 +49,9 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
         yield _folder(path, intake)
         return
     with open_log(path) as file:
-        listed = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-    if listed:
-        draft = Draft(id=path.name.split(".")[0] or path.name, format=NAME, file=path.name)
-        yield _conversation(draft, intake.document(path), {}, intake).finished()
+        begins = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if begins.startswith((b"[", b'{"trajectory"')) or begins.split(b"\n", 1)[0].strip() == b"{":
+        yield from _document(path, intake)
         return
     loose: list[dict[str, Any]] = []
     for number, row in intake.lines(path):
@@ -61,6 +63,20 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
             intake.damaged("no_history", f"{path.name}, line {number}")
     if loose:
         yield _conversation(Draft(id=path.stem, format=NAME, file=path.name), loose, {}, intake).finished()
+
+
+def _document(path: Path, intake: Intake) -> Iterator[Trajectory]:
+    """A file that is one document: a list of events, such a list in ``trajectory``, or a row."""
+    document = intake.document(path)
+    if isinstance(document, dict) and isinstance(document.get("history"), list):
+        yield _row(document, path.stem, path, intake)
+        return
+    events = document.get("trajectory") if isinstance(document, dict) else document
+    if not isinstance(events, list):
+        intake.damaged("no_history", path.name)
+        return
+    draft = Draft(id=path.name.split(".")[0] or path.name, format=NAME, file=path.name)
+    yield _conversation(draft, events, {}, intake).finished()
 
 
 def _events_folder(path: Path) -> Path | None:

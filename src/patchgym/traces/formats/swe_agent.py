@@ -35,7 +35,7 @@ _FAULTS = {"exit_api": "policy", "exit_environment_error": "sandbox"}
 def recognises(path: Path, head: bytes) -> bool:
     """See ``Reader.recognises``."""
     one = next(iter(heads_of(head)), None)
-    if one is None or one.listed or one.has("prompt"):
+    if one is None or one.listed or one.has("prompt") or b'"timestamp"' in head:  # this format has no times
         return False
     if one.has("trajectory"):
         return not one.keys.isdisjoint({"history", "info", "environment", "replay_config"}) or b'"thought"' in head
