@@ -260,6 +260,26 @@ def inspect_eval(turns: Sequence[Turn]) -> bytes:
     return held.getvalue()
 
 
+def swe_agent(turns: Sequence[Turn]) -> bytes:
+    """A trajectory of SWE-agent with native calls."""
+    history: list[dict[str, Any]] = [{"role": "system", "content": "You act.", "agent": "main"}]
+    steps = []
+    for at, turn in enumerate(turns):
+        history.append({"role": "user", "content": turn.asked, "agent": "main"})
+        history.append(
+            {"role": "assistant", "content": turn.text, "agent": "main", "tool_calls": _chat_calls(turn, at) or None}
+        )
+        for number, call in enumerate(turn.calls):
+            ids = [_id(at, number)]
+            history.append({"role": "tool", "content": call.shown, "agent": "main", "tool_call_ids": ids})
+        observation = turn.calls[0].shown if turn.calls else ""
+        steps.append({"action": "", "observation": observation, "response": turn.text, "state": {}, "thought": ""})
+    info = {"exit_status": "submitted", "submission": "diff --git a/x b/x\n"}
+    config = json.dumps({"agent": {"model": {"name": "m"}}})
+    document = {"trajectory": steps, "history": history, "info": info, "replay_config": config}
+    return json.dumps({"environment": "main", **document}).encode()
+
+
 @dataclass(frozen=True)
 class Kind:
     """A way of writing logs: the format that it is of, and whether it tells thoughts and token counts."""
@@ -279,6 +299,7 @@ KINDS = {
     "mini_swe_agent": Kind("mini_swe_agent", ".traj.json", mini_swe_agent),
     "openhands_v0": Kind("openhands", ".json", openhands_v0, thoughts=False, counts=False),
     "openhands_v1": Kind("openhands", ".json", openhands_v1, counts=False),
+    "swe_agent": Kind("swe_agent", ".traj", swe_agent, thoughts=False, counts=False),
     "inspect_json": Kind("inspect", ".json", inspect_json),
     "inspect_eval": Kind("inspect", ".eval", inspect_eval),
 }

@@ -99,7 +99,7 @@ def _from_history(draft: Draft, history: list[dict[str, Any]], steps: list[dict[
             _unanswered(draft, steps, at if waits else -1)
             at, waits = at + 1, True
             _answer(draft, message, steps[at] if at < len(steps) else {}, intake)
-        elif role in ("user", "tool") and waits:
+        elif role == "tool" or (role == "user" and waits):
             ids = message.get("tool_call_ids")
             call_id = string(message.get("tool_call_id")) or (string(ids[0]) if isinstance(ids, list) and ids else None)
             told = Message(
@@ -108,7 +108,7 @@ def _from_history(draft: Draft, history: list[dict[str, Any]], steps: list[dict[
                 tool_call_id=call_id,
                 attachments=tuple(parts.attachments),
             )
-            step = steps[at] if at < len(steps) else {}
+            step = steps[at] if waits and at < len(steps) else {}
             waits = False
             if not draft.observed(_observation(step, parts.content), call_id, told):
                 draft.given(told)
