@@ -71,3 +71,12 @@ def test_a_log_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no log"):
         import_logs([tmp_path / "gone"], "auto", run)
     run.close()
+
+
+def test_a_file_of_another_format_than_was_said_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(json.dumps(ROW))
+    run = RunDirectory.open_for_writing(tmp_path / "run", make_manifest())
+    (done,) = import_logs([tmp_path / "log.jsonl"], "codex", run)
+    run.close()
+    assert done.trajectories == 0
+    assert done.problems[0] == "log.jsonl: looks like article, not like codex; try that, or auto"

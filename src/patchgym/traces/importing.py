@@ -56,12 +56,23 @@ def import_logs(
         one = FileImport(path, None)
         for trajectory in _read(path, format_name, intake, one):
             _take(trajectory, run, names, one)
-        if not one.trajectories and not intake.broken:
-            intake.damaged("nothing_in_it", path.name)
+        if not one.trajectories:
+            _explain(path, intake, one)
         one.broken, one.problems = dict(intake.broken), intake.problems
         done.append(one)
         on_file(one)
     return done
+
+
+def _explain(path: Path, intake: Intake, one: FileImport) -> None:
+    """Say of a file that holds no trajectory what it may be instead."""
+    if not intake.broken:
+        intake.damaged("nothing_in_it", path.name)
+    if one.format is None or "unreadable" in intake.broken:
+        return
+    other = _reader_of(path)
+    if other is not None and one.format != other.NAME:
+        intake.problems.insert(0, f"{path.name}: looks like {other.NAME}, not like {one.format}; try that, or auto")
 
 
 def _read(path: Path, format_name: str, intake: Intake, one: FileImport) -> Iterator[Trajectory]:
@@ -69,7 +80,10 @@ def _read(path: Path, format_name: str, intake: Intake, one: FileImport) -> Iter
     try:
         reader = _reader_of(path) if format_name == "auto" else READERS[format_name]
         if reader is None:
-            intake.damaged("empty" if path.is_file() and not path.stat().st_size else "unknown_format", path.name)
+            if path.is_file() and not path.stat().st_size:
+                intake.damaged("empty", path.name)
+            else:
+                intake.damaged("unknown_format", path.name, "patchgym traces import --help lists those that are known")
             return
         one.format = reader.NAME
         yield from reader.read(path, intake)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _EXAMPLES = 10
 
 
-@click.command(epilog="Formats: " + "; ".join(f"{name}: {reader.ABOUT}" for name, reader in READERS.items()))
+_FORMATS = "".join(f"\n{name:15} {reader.ABOUT}" for name, reader in READERS.items())
+
+
+@click.command(epilog=f"\b\nFormats:\n{'auto':15} told by what a file holds{_FORMATS}")
 @click.argument("format_name", metavar="FORMAT", type=click.Choice(["auto", *READERS]))
 @click.argument("paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the run is written.")

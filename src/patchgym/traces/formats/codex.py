@@ -83,8 +83,8 @@ class _Rollout:
         self._stopped: tuple[str, ...] = ()
 
     def take(self, kind: object, payload: dict[str, Any], time: object, where: str) -> None:
-        """A line."""
-        self.lines += 1
+        """A line; ``lines`` counts those of a kind that only this format has."""
+        self.lines += str(kind) in _KINDS
         if kind == "response_item":
             self._item(payload, time, where)
         elif kind == "event_msg":

@@ -133,7 +133,7 @@ class _Sample:
         for key in sample.keys() - _USED:
             if sample[key]:
                 count_kind(self._draft.left_out, "", key)
-        self._models: deque[dict[str, Any]] = deque()
+        self._models: deque[tuple[dict[str, Any], list[dict[str, Any]]]] = deque()  # with the answers that they tell
         self._tools: dict[str, dict[str, Any]] = {}
         self._ran: list[dict[str, Any]] = []
         self._sort(objects(sample.get("events")))
@@ -143,7 +143,7 @@ class _Sample:
         for event in events:
             kind = event.get("event")
             if kind == "model":
-                self._models.append(event)
+                self._models.append((event, [self._whole(answer) for answer in _choices(event)]))
             elif kind == "tool":
                 self._tools[text_of(event.get("id"))] = event
                 self._sort(objects(event.get("events")))
@@ -170,8 +170,8 @@ class _Sample:
     def trajectory(self) -> Trajectory:
         """The trajectory."""
         draft, sample = self._draft, self._sample
-        if self._models and isinstance(self._models[0].get("tools"), list):
-            draft.tools = self._specs(self._models[0]["tools"])
+        if self._models and isinstance(self._models[0][0].get("tools"), list):
+            draft.tools = self._specs(self._models[0][0]["tools"])
         messages = objects(sample.get("messages")) or self._last_conversation() or self._input()
         for message in messages:
             if draft.full:
@@ -202,7 +202,7 @@ class _Sample:
         """The conversation as the last call of the model had it, for a sample that has no messages of its own."""
         if not self._models:
             return []
-        event = self._models[-1]
+        event = self._models[-1][0]
         pool = objects(mapping(self._sample.get("events_data")).get("messages")) or objects(
             self._sample.get("message_pool")
         )
@@ -262,18 +262,13 @@ class _Sample:
 
     def _event_of(self, message: dict[str, Any]) -> dict[str, Any]:
         """The event of an answer. Those before it, whose answers are no part of the conversation, are counted."""
-        for at, event in enumerate(self._models):
-            for answer in _choices(event):
-                whole = self._whole(answer)
-                same = whole.get("id") is not None and whole.get("id") == message.get("id")
-                if same or (
-                    whole.get("content") == message.get("content")
-                    and _ids(whole.get("tool_calls")) == _ids(message.get("tool_calls"))
-                ):
-                    for _ in range(at):
-                        self._models.popleft()
-                        self._draft.left_out["model_calls_outside_of_the_conversation"] += 1
-                    return self._models.popleft()
+        for at, (event, answers) in enumerate(self._models):
+            if any(_same(answer, message) for answer in answers):
+                for _ in range(at):
+                    self._models.popleft()
+                    self._draft.left_out["model_calls_outside_of_the_conversation"] += 1
+                self._models.popleft()
+                return event
         return {}
 
     def _result(self, message: dict[str, Any]) -> None:
@@ -314,6 +309,14 @@ class _Sample:
 def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
     choices = objects(mapping(event.get("output")).get("choices"))
     return [one["message"] for one in choices[:1] if isinstance(one.get("message"), dict)]
+
+
+def _same(answer: dict[str, Any], message: dict[str, Any]) -> bool:
+    """Whether an answer of an event is a message of the conversation."""
+    if answer.get("id") is not None and answer.get("id") == message.get("id"):
+        return True
+    same = _ids(answer.get("tool_calls")) == _ids(message.get("tool_calls"))
+    return same and answer.get("content") == message.get("content")
 
 
 def _ids(calls: object) -> list[str]:
