@@ -275,3 +275,14 @@ def test_what_the_command_line_prints_as_stream_json_is_read(tmp_path: Path) -> 
     (main, sub), _ = imported(path)
     assert (main.stop, main.policy.spec, len(main.steps)) == (StopReason.TURN_LIMIT, "claude-code 2.1", 1)
     assert sub.spawned_by == SpawnedBy(trajectory="s", step=0)
+
+
+def test_an_output_that_was_kept_elsewhere_is_cut_and_says_its_size(tmp_path: Path) -> None:
+    detail = {"stdout": "begin", "stderr": "", "interrupted": False, "persistedOutputSize": 90_000}
+    seen = outcome(tmp_path, "begin", detail, is_error=False)
+    assert (seen.stdout.text, seen.stdout.size, seen.stdout.cut) == ("begin", 90_000, True)
+
+
+def test_an_image_that_a_command_printed_is_no_text(tmp_path: Path) -> None:
+    detail = {"stdout": "data:image/png;base64,AAAA", "stderr": "", "interrupted": False, "isImage": True}
+    assert outcome(tmp_path, "", detail, is_error=False).stdout is None

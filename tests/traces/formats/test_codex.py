@@ -216,3 +216,14 @@ def test_a_rollout_of_the_first_version_has_bare_items(tmp_path: Path) -> None:
     trajectory = one_of(write_lines(tmp_path / "rollout.jsonl", lines))
     assert trajectory.id == "s"
     assert told(trajectory) == [("asked", "a"), ("answered", "b", None), ("did", "shell", {"command": ["ls"]}, "x")]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_rollout_of_the_very_first_versions_is_a_document(tmp_path: Path, indent: int | None) -> None:
+    session = {"id": "s", "timestamp": WHEN, "instructions": "You are."}
+    items = [one["payload"] for one in (asked("a"), said("b"), call("c"), output("c", "x"))]
+    path = tmp_path / "rollout.json"
+    path.write_text(json.dumps({"session": session, "items": items}, indent=indent))
+    trajectory = one_of(path)
+    assert (trajectory.id, trajectory.origin and trajectory.origin.format) == ("s", "codex")
+    assert told(trajectory) == [("asked", "a"), ("answered", "b", None), ("did", "shell", {"command": ["ls"]}, "x")]

@@ -297,12 +297,16 @@ def _observation(shown: str, is_error: bool | None, told: dict[str, Any]) -> Obs
     """What came of a call. A command that failed tells its exit code in its text alone."""
     code = _EXIT.match(shown) if is_error else None
     stopped = told.get("interrupted") is True or (is_error is not False and _STOPPED.match(shown) is not None)
-    out, err = told.get("stdout"), told.get("stderr")
+    out, err = told.get("stdout") if told.get("isImage") is not True else None, told.get("stderr")
+    printed = stream(out) if isinstance(out, str) else None
+    kept_elsewhere = count_of(told.get("persistedOutputSize"))
+    if printed is not None and kept_elsewhere is not None and kept_elsewhere > printed.size:
+        printed = printed.model_copy(update={"size": kept_elsewhere, "cut": True})
     return Observation(
         shown=shown,
         ok=None if is_error is None else (code is not None or not is_error),
         exit_code=whole_number(int(code[1])) if code else None,
-        stdout=stream(out) if isinstance(out, str) else None,
+        stdout=printed,
         stderr=stream(err) if isinstance(err, str) else None,
         timed_out=bool(is_error) and _TIMED_OUT.search(shown[:300]) is not None,
         ending="interrupted" if stopped else "none",

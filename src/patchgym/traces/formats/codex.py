@@ -5,7 +5,7 @@ The exit code of a command stands in JSON in a string, or in the first lines of 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from patchgym.records import Message, Observation, SpawnedBy, ToolSpec, Trajecto
 from patchgym.traces import items
 from patchgym.traces.content import parts_of, tool_specs
 from patchgym.traces.draft import Draft, Mark
-from patchgym.traces.heads import heads_of
-from patchgym.traces.intake import Intake, count_of, moment, text_of
+from patchgym.traces.heads import Head, heads_of
+from patchgym.traces.intake import Intake, count_of, moment, open_log, text_of
 from patchgym.traces.jsontext import parsed
 from patchgym.traces.values import count_kind, flag, mapping, objects, seconds_of, stream, string, whole_number
 
@@ -31,6 +31,7 @@ _ABORTED = re.compile(r"\Aaborted(?: by user.*)?\Z", re.DOTALL)
 _TIMED_OUT = re.compile(r"command timed out after \d+ milliseconds")
 _PREFIX = re.compile(r"\s*(?:<environment_context>|<user_instructions>|# AGENTS\.md|<turn_aborted>|<INSTRUCTIONS>)")
 _HEAD = 2000
+_FIRST = 1 << 16
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -38,14 +39,27 @@ def recognises(path: Path, head: bytes) -> bool:
     heads = heads_of(head)
     if any(one.has("payload") and one.texts.get("type") in _KINDS for one in heads):
         return True
-    old = bool(heads) and heads[0].has("id", "timestamp", "instructions")
-    return old or any(one.has("record_type") for one in heads[:3])
+    if heads and (heads[0].has("id", "timestamp", "instructions") or _is_document(heads[0])):
+        return True
+    return any(one.has("record_type") for one in heads[:3])
+
+
+def _is_document(first: Head) -> bool:
+    """Whether a file is one JSON document, as the very first versions wrote."""
+    return first.keys == {"session", "items"} and not first.listed
 
 
 def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     """See ``Reader.read``."""
     rollout = _Rollout(path, intake)
-    for number, line in intake.lines(path):
+    with open_log(path) as file:
+        heads = heads_of(file.read(_FIRST))
+    lines: Iterable[tuple[int, dict[str, Any]]] = intake.lines(path)
+    if heads and _is_document(heads[0]):
+        document = mapping(intake.document(path))
+        session = {"type": "session_meta", "payload": mapping(document.get("session"))}
+        lines = enumerate([session, *intake.whole(document.get("items"), "items", path.name)])
+    for number, line in lines:
         where = f"{path.name}, line {number}"
         if rollout.draft.full:
             intake.damaged("beyond_the_size_limit", where)
