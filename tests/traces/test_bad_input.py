@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from patchgym.cli.console import visible
-from patchgym.traces.intake import moment
+from patchgym.content import ObjectStore
+from patchgym.traces.intake import Intake, moment
 from tests.traces.formats.logs_for_tests import claude_code, codex, inspect_eval
 from tests.traces.imports_for_tests import Call, Turn, imported, one_of, told, write_json, write_lines
 
@@ -193,6 +194,14 @@ def test_a_file_that_ends_while_it_is_read_gives_what_it_had(tmp_path: Path) -> 
     (trajectory,), (done,) = imported(path)
     assert len(trajectory.steps) > 50
     assert sum(done.broken.values()) <= 1
+
+
+def test_a_file_that_shrinks_while_it_is_read_ends_there(tmp_path: Path) -> None:
+    path = log(tmp_path, b'{"a": 1}\n' * 100_000)
+    lines = Intake(ObjectStore(tmp_path / "objects")).lines(path)
+    assert next(lines) == (1, {"a": 1})
+    os.truncate(path, 100)
+    assert len(list(lines)) < 100_000
 
 
 def test_a_path_may_hold_spaces_and_newlines(tmp_path: Path) -> None:

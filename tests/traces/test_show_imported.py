@@ -1,5 +1,6 @@
 """An imported run is looked at as a run that was made here."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_the_steps_say_what_was_done_said_and_seen(run: Path) -> None:
     assert "bash command=ls" in text
     assert "a\\x1b[2Jb" in text
     assert "says: All done." in text
+
+
+def test_a_branch_says_what_it_follows(tmp_path: Path) -> None:
+    lines = claude_code(TURNS).splitlines()
+    last = json.loads(lines[-1])
+    again = {**last, "uuid": "again", "parentUuid": "line-0", "message": {**last["message"], "id": "other"}}
+    (tmp_path / "log.jsonl").write_bytes(b"\n".join([*lines, json.dumps(again).encode()]))
+    CliRunner().invoke(import_, ["auto", str(tmp_path / "log.jsonl"), "--out", str(tmp_path / "run")])
+    assert "3 after the start" in shown(tmp_path / "run", "session-1")
 
 
 def test_a_step_says_what_was_given_thought_and_asked(run: Path) -> None:

@@ -124,9 +124,7 @@ def _show_trajectory(trajectory: Trajectory) -> None:
         step = f", step {trajectory.spawned_by.step}" if trajectory.spawned_by.step is not None else ""
         about.append(f"a sub-agent of {trajectory.spawned_by.trajectory}{step}")
     show_line(f"{trajectory.id}: {', '.join(about)}")
-    rows = [
-        (str(step.index), _asked(step), _came(step), ", ".join(step.changed_paths or ())) for step in trajectory.steps
-    ]
+    rows = [(_place(step), _asked(step), _came(step), ", ".join(step.changed_paths or ())) for step in trajectory.steps]
     columns = ("step", "action", "came of it", "changed")
     kept = 4 if any(row[3] for row in rows) else 3
     show_table("Steps", columns[:kept], [row[:kept] for row in rows])
@@ -141,6 +139,13 @@ def _show_trajectory(trajectory: Trajectory) -> None:
         show_line(f"Stopped: {trajectory.stop.replace('_', ' ')}")
     if trajectory.final_patch:
         show_line(f"\n{trajectory.final_patch}")
+
+
+def _place(step: Step) -> str:
+    """A step's index, and where it does not follow the one before it, the step that it follows."""
+    if step.parent == (step.index - 1 if step.index else None):
+        return str(step.index)
+    return f"{step.index} after {'the start' if step.parent is None else step.parent}"
 
 
 def _asked(step: Step) -> str:

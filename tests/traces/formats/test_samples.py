@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared_data import shared_data
-from tests.traces.imports_for_tests import imported
+from tests.traces.imports_for_tests import imported, recognised
 
 # File: trajectories, steps, and what is broken in the file itself.
 SAMPLES: dict[str, tuple[int, int, dict[str, int]]] = {
@@ -57,6 +57,7 @@ SAMPLES: dict[str, tuple[int, int, dict[str, int]]] = {
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_is_told_and_read_whole(name: str) -> None:
     path = shared_data("agent-logs") / name
+    assert path.is_dir() or len(recognised(path)) == 1
     trajectories, (done,) = imported(path)
     assert done.format == Path(name).parts[0].removesuffix("_rollout")
     found = (len(trajectories), sum(len(one.steps) for one in trajectories), done.broken)
