@@ -16,6 +16,7 @@ from rich.text import Text
 
 _PLAIN_EVERY_S = 10.0
 _FIGURE = re.compile(r"[-+\d.,/%e ]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -30,7 +31,17 @@ class Stage(Protocol):
 
 def say(text: str) -> None:
     """A line for the person watching, on standard error. Text is never markup."""
-    _err.print(Text(text))
+    _err.print(Text(visible(text)))
+
+
+def visible(text: str) -> str:
+    """Text in which what would move the cursor, change colours or turn the line around is written out."""
+    return _CONTROL.sub(_written_out, text.replace("\r\n", "\n"))
+
+
+def _written_out(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 @contextmanager
@@ -86,19 +97,22 @@ class _Plain:
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output, at most as wide as the terminal. Cells are never markup; figures align right."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="")
+    console = Console(highlight=False)
+    table = Table(title=visible(title), title_justify="left", title_style="bold", header_style="")
     for position, column in enumerate(columns):
         figures = all(_FIGURE.fullmatch(row[position]) for row in rows)
         justify: Literal["left", "right"] = "right" if figures and rows else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=position == 0)
+        longest = max((len(row[position]) for row in rows), default=0)
+        whole = justify == "right" or (position == 0 and longest <= console.width // 2)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=whole)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(table)
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    console.print(table)
 
 
 def show_line(text: str = "") -> None:
     """A line on standard output. Text is never markup."""
-    Console(highlight=False, soft_wrap=True).print(Text(text))
+    Console(highlight=False, soft_wrap=True).print(Text(visible(text)))
 
 
 def show_json(value: BaseModel | JsonValue) -> None:

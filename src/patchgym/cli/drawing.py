@@ -8,7 +8,7 @@ _WIDE = 60
 def asked_for(step: Step) -> str:
     """The action of a step, in a line."""
     if step.action is None:
-        return step.parse_error or "(nothing to do)"
+        return step.parse_error or (f"says: {short(step.message.content)}" if step.message.content else "(nothing)")
     arguments = " ".join(f"{name}={short(str(value))}" for name, value in step.action.arguments.items())
     return f"{step.action.tool} {arguments}".rstrip()
 
@@ -17,9 +17,11 @@ def came_of(step: Step) -> str:
     """What came of it, in a line."""
     seen = step.observation
     if seen is None:
-        return "(no answer)"
+        return "(no answer)" if step.action is not None else ""
     ending = f"exit {seen.exit_code}: " if seen.exit_code is not None else ""
-    return f"{'' if seen.ok or seen.ok is None else 'refused: '}{ending}{short(seen.shown)}"
+    how = "" if seen.ok or seen.ok is None else "refused: "
+    how += "interrupted: " if seen.ending == "interrupted" else "timed out: " if seen.timed_out else ""
+    return f"{how}{ending}{short(seen.shown)}"
 
 
 def short(text: str) -> str:

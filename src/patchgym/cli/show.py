@@ -1,5 +1,6 @@
 """``patchgym show``: a run's trajectories, or one of them step by step."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,16 +71,26 @@ def _list(run: "RunDirectory", path: Path, as_json: bool) -> None:
     if as_json:
         show_json([_summary(trajectory) for trajectory in run.trajectories])
         return
-    rows = [
-        (
-            trajectory.id,
-            str(len(trajectory.steps)),
-            trajectory.report.verdict if trajectory.report else (trajectory.stop or "-").replace("_", " "),
-            number(trajectory.reward.value if trajectory.reward else None),
+    rows, imported = [], 0
+    for trajectory in run.trajectories:
+        imported += trajectory.origin is not None
+        rows.append(
+            (
+                trajectory.id,
+                str(len(trajectory.steps)),
+                trajectory.policy.version or trajectory.policy.spec,
+                trajectory.report.verdict if trajectory.report else (trajectory.stop or "-").replace("_", " "),
+                number(trajectory.reward.value if trajectory.reward else None),
+            )
         )
-        for trajectory in run.trajectories
-    ]
-    show_table(f"{path.name}: {len(rows)} trajectories", ("trajectory", "steps", "verdict", "reward"), rows)
+    columns = ("trajectory", "steps", "model", "verdict", "reward")
+    # What was imported has no reward, and what was made here all comes from one model.
+    kept = (0, 1, 2, 3) if imported == len(rows) else (0, 1, 3, 4)
+    show_table(
+        f"{path.name}: {len(rows)} trajectories",
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+    )
     trees = [(tree.id, str(len(tree.nodes)), str(len(tree.states)), str(len(tree.leaves))) for tree in run.trees]
     if trees:
         show_table(f"{len(trees)} search trees", ("tree", "steps", "states", "leaves"), trees)
@@ -115,12 +126,21 @@ def _show_trajectory(trajectory: Trajectory) -> None:
     ]
     if origin is not None:
         about.append(f"from {origin.file} ({origin.format})")
+        about += [f"repository {origin.repo}"] if origin.repo else []
+        about += [f"commit {origin.base_commit}"] if origin.base_commit else []
+    if trajectory.spawned_by is not None:
+        step = f", step {trajectory.spawned_by.step}" if trajectory.spawned_by.step is not None else ""
+        about.append(f"a sub-agent of {trajectory.spawned_by.trajectory}{step}")
     show_line(f"{trajectory.id}: {', '.join(about)}")
     rows = [
-        (str(step.index), asked_for(step), came_of(step), ", ".join(step.changed_paths or ()))
-        for step in trajectory.steps
+        (_place(step), asked_for(step), came_of(step), ", ".join(step.changed_paths or ())) for step in trajectory.steps
     ]
-    show_table("Steps", ("step", "action", "came of it", "changed"), rows)
+    columns = ("step", "action", "came of it", "changed")
+    kept = 4 if any(row[3] for row in rows) else 3
+    show_table("Steps", columns[:kept], [row[:kept] for row in rows])
+    if origin is not None and origin.left_out:
+        counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in origin.left_out.items())
+        show_line(f"Left out of the log: {counts}")
     if trajectory.report is not None:
         show_line(f"Verdict {trajectory.report.verdict}: {trajectory.report.why}".rstrip(": "))
     if trajectory.reward is not None:
@@ -131,20 +151,38 @@ def _show_trajectory(trajectory: Trajectory) -> None:
         show_line(f"\n{trajectory.final_patch}")
 
 
+def _place(step: Step) -> str:
+    """A step's index, and where it does not follow the one before it, the step that it follows."""
+    if step.parent == (step.index - 1 if step.index else None):
+        return str(step.index)
+    return f"{step.index} after {'the start' if step.parent is None else step.parent}"
+
+
 def _show_step(step: Step) -> None:
-    for message in (*step.prompt, step.message):
+    if step.compacted:
+        show_line("[what follows takes the place of the conversation before]\n")
+    if step.continues:
+        show_line("[asked for in the message of the step before]\n")
+        if step.action is not None:
+            show_line(f"[{step.action.tool}]\n{json.dumps(step.action.arguments, ensure_ascii=False, indent=1)}\n")
+    for message in (*step.prompt, *(() if step.continues else (step.message,))):
         if message.reasoning:
             show_line(f"[{message.role}, thinking]\n{message.reasoning}\n")
-        show_line(f"[{message.role}]\n{message.content}\n")
+        if message.content or not message.tool_calls:
+            show_line(f"[{message.role}]\n{message.content}\n")
         for call in message.tool_calls:
             show_line(f"[{message.role} calls {call.name}]\n{call.arguments}\n")
+        for one in message.attachments:
+            kept = f"{one.size} bytes in {one.blob}" if one.blob else "not kept"
+            show_line(f"[{message.role} attaches {one.media_type}, {kept}]\n")
     if step.parse_error:
         show_line(f"No action could be read: {step.parse_error}")
     seen = step.observation
     if seen is None:
-        show_line("It was never answered.")
+        show_line("It was never answered." if step.action is not None else "It asked for nothing.")
         return
-    show_line(f"[observation: {_facts(step)}]\n{seen.shown}\n")
+    facts = _facts(step)
+    show_line(f"[observation{facts and f': {facts}'}]\n{seen.shown}\n")
     for name, stream in (("stdout", seen.stdout), ("stderr", seen.stderr)):
         if stream is not None and stream.text:
             show_line(f"[{name}, {_kept(stream)}]\n{stream.text}\n")
@@ -156,8 +194,9 @@ def _facts(step: Step) -> str:
     seen = step.observation
     assert seen is not None
     facts = [f"exit code {seen.exit_code}" if seen.exit_code is not None else "", seen.ending.replace("_", " ")]
+    facts += ["timed out" if seen.timed_out and seen.ending == "none" else ""]
     facts += [f"{number(seen.seconds)} s" if seen.seconds is not None else ""]
-    return ", ".join(fact for fact in facts if fact and fact != "none") or "no process"
+    return ", ".join(fact for fact in facts if fact and fact != "none")
 
 
 def _kept(stream: Stream) -> str:

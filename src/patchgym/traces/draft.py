@@ -1,15 +1,16 @@
 """A trajectory in the making, out of the events of a log."""
 
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from patchgym.records import (
     Action,
+    Fault,
     Message,
     Observation,
     Origin,
@@ -26,6 +27,9 @@ from patchgym.records import (
     Trajectory,
     Usage,
 )
+from patchgym.traces.jsontext import parsed
+
+_MOST_TEXT = 1 << 26
 
 
 @dataclass
@@ -39,6 +43,7 @@ class _Open:
     compacted: bool
     action: Action | None
     parse_error: str | None
+    call_id: str | None
     model: str | None
     tokens: StepTokens | None
     sampling: Sampling | None
@@ -48,12 +53,24 @@ class _Open:
     observation: Observation | None = None
 
 
+class Mark(NamedTuple):
+    """A point of a conversation: the step before it, and the messages since."""
+
+    at: int | None
+    given: tuple[Message, ...]
+    compacted: bool
+
+
+_Asked = tuple[Action | None, str | None, str | None]
+"""An action, or why it cannot be read, and the id of the call that asked for it."""
+
+
 @dataclass
 class Draft:
     """Takes in what a log tells, in its order, and makes a trajectory of it.
 
     ``left_out`` counts what the log holds and a trajectory does not, by its kind. ``at`` is the index of the step that
-    the next one follows: setting it to an earlier one begins a branch there, and ``None`` a new root.
+    the next one follows (``back_to`` an earlier one, it branches); None at the root.
     """
 
     id: str
@@ -67,26 +84,60 @@ class Draft:
     task_id: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     spawned_by: SpawnedBy | None = None
+    sample_index: int = 0
     at: int | None = None
     left_out: Counter[str] = field(default_factory=Counter)
     _steps: list[_Open] = field(default_factory=list)
     _pending: list[Message] = field(default_factory=list)
-    _waiting: dict[str, int] = field(default_factory=dict)
+    _waiting: dict[str, list[int]] = field(default_factory=dict)
+    _told: dict[str, int] = field(default_factory=dict)
+    _telling: dict[int, Message] = field(default_factory=dict)  # messages whose text an observation holds, too
+    _last_answer: int | None = None
     _compacted: bool = False
+    _text: int = 0
 
     @property
     def steps(self) -> int:
         """How many steps there are."""
         return len(self._steps)
 
+    @property
+    def full(self) -> bool:
+        """Whether it holds so much text (64 MiB) that nothing more should be added to it."""
+        return self._text > _MOST_TEXT
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The ids of the calls that nothing has answered."""
+        return tuple(self._waiting)
+
     def given(self, message: Message) -> None:
         """A message of the system, the user or a tool, which the next answer follows."""
+        self._text += len(message.content)
         self._pending.append(message)
 
     def compacted(self) -> None:
         """What is given from here on takes the place of the conversation before it."""
-        self._pending.clear()
+        self._forget_pending("messages_before_a_compaction")
         self._compacted = True
+
+    def mark(self) -> Mark:
+        """Where the conversation stands, for ``back_to``."""
+        return Mark(self.at, tuple(self._pending), self._compacted)
+
+    def back_to(self, mark: Mark) -> None:
+        """Go on from an earlier point: the next answer is a branch there. Messages that were given meanwhile, and that
+        nothing answered, are counted as left out."""
+        kept = mark.given
+        self._pending = [one for one in self._pending if one not in kept]
+        self._forget_pending("messages_of_a_branch_without_an_answer")
+        self.at, self._pending, self._compacted = mark.at, list(kept), mark.compacted
+
+    def answer_of(self, step: int | None) -> int | None:
+        """The step at which the answer begins that a step belongs to."""
+        while step is not None and self._steps[step].continues:
+            step = self._steps[step].parent
+        return step
 
     def answered(
         self,
@@ -100,14 +151,19 @@ class Draft:
         usage: Usage | None = None,
         sampling_seconds: float | None = None,
         started_at: datetime | None = None,
-    ) -> None:
-        """An answer of the model. ``actions`` are what it asks for; by default its tool calls. Each becomes a step."""
-        asked = (
-            [action_of(call) for call in message.tool_calls] if actions is None else [(one, None) for one in actions]
-        )
-        for position, (action, error) in enumerate(asked or [(None, parse_error)]):
+    ) -> int:
+        """An answer of the model; the index of its first step. ``actions`` are what it asks for; by default its tool
+        calls. Each becomes a step."""
+        if actions is None:
+            asked: list[_Asked] = [(*action_of(call), call.id) for call in message.tool_calls]
+        else:
+            asked = [(one, None, one.call_id) for one in actions]
+        head = len(self._steps)
+        self._text += len(message.content) + len(message.reasoning or "")
+        self._text += sum(len(call.arguments) for call in message.tool_calls)
+        for position, (action, error, call_id) in enumerate(asked or [(None, parse_error, None)]):
             first = position == 0
-            self._steps.append(
+            self._add(
                 _Open(
                     parent=self.at,
                     prompt=tuple(self._pending) if first else (),
@@ -116,6 +172,7 @@ class Draft:
                     compacted=self._compacted and first,
                     action=action,
                     parse_error=error,
+                    call_id=call_id,
                     model=model or self.model,
                     tokens=tokens if first else None,
                     sampling=sampling,
@@ -124,20 +181,22 @@ class Draft:
                     started_at=started_at,
                 )
             )
-            self.at = len(self._steps) - 1
-            if action is not None and action.call_id is not None:
-                self._waiting[action.call_id] = self.at
         self._pending.clear()
         self._compacted = False
+        self._last_answer = head
+        return head
 
-    def extend_answer(self, message: Message) -> bool:
+    def extend_answer(self, message: Message, *, meanwhile: bool = False) -> bool:
         """More of the model's last answer, which the log tells in pieces: further text, thoughts and calls. False where
-        there is no answer that it could belong to, because there is none or something was given meanwhile."""
-        first = next((at for at in range(len(self._steps) - 1, -1, -1) if not self._steps[at].continues), None)
-        if first is None or self._pending:
+        there is no answer that it could belong to, because there is none or, unless ``meanwhile`` allows for it,
+        something was given since."""
+        first = self._last_answer
+        if first is None or (self._pending and not meanwhile) or self.answer_of(self.at) != first:
             return False
         head = self._steps[first]
-        whole = head.message.model_copy(
+        self._text += len(message.content) + len(message.reasoning or "")
+        self._text += sum(len(call.arguments) for call in message.tool_calls)
+        head.message = head.message.model_copy(
             update={
                 "content": "\n".join(part for part in (head.message.content, message.content) if part),
                 "reasoning": "\n".join(p for p in (head.message.reasoning, message.reasoning) if p) or None,
@@ -147,37 +206,57 @@ class Draft:
         )
         for call in message.tool_calls:
             action, error = action_of(call)
-            if head.action is None and head.parse_error is None and len(self._steps) == first + 1:
-                head.action, head.parse_error = action, error
-            else:
-                self._steps.append(
-                    _Open(
-                        parent=self.at,
-                        prompt=(),
-                        message=Message(role="assistant", content=""),
-                        continues=True,
-                        compacted=False,
-                        action=action,
-                        parse_error=error,
-                        model=head.model,
-                        tokens=None,
-                        sampling=head.sampling,
-                        usage=None,
-                        sampling_seconds=None,
-                        started_at=head.started_at,
-                    )
+            if head.call_id is None and head.action is None and self.at == first:
+                head.action, head.parse_error, head.call_id = action, error, call.id
+                self._waiting.setdefault(call.id, []).append(first)
+                continue
+            self._add(
+                _Open(
+                    parent=self.at,
+                    prompt=(),
+                    message=Message(role="assistant", content=""),
+                    continues=True,
+                    compacted=False,
+                    action=action,
+                    parse_error=error,
+                    call_id=call.id,
+                    model=head.model,
+                    tokens=None,
+                    sampling=head.sampling,
+                    usage=None,
+                    sampling_seconds=None,
+                    started_at=head.started_at,
                 )
-                self.at = len(self._steps) - 1
-            self._waiting[call.id] = len(self._steps) - 1
-        head.message = whole
+            )
         return True
+
+    def _add(self, step: _Open) -> None:
+        self._steps.append(step)
+        self.at = len(self._steps) - 1
+        if step.call_id is not None:
+            self._waiting.setdefault(step.call_id, []).append(self.at)
+
+    def _forget_pending(self, why: str) -> None:
+        if lost := sum(id(one) not in self._telling for one in self._pending):
+            self.left_out[why] += lost
+        self._pending.clear()
 
     def usage_of_answer(self, usage: Usage) -> None:
         """The token counts of the last answer, where the log tells them later."""
-        for step in reversed(self._steps):
-            if not step.continues:
-                step.usage = usage
-                return
+        if self._last_answer is not None:
+            self._steps[self._last_answer].usage = usage
+
+    @property
+    def lacks_usage(self) -> bool:
+        """Whether there is a last answer whose token counts are not known."""
+        return self._last_answer is not None and self._steps[self._last_answer].usage is None
+
+    def tokens_of_answer(self, tokens: StepTokens) -> bool:
+        """The token ids of the last answer, where the log tells them later; False where none lacks them."""
+        if self._last_answer is None or self._steps[self._last_answer].tokens is not None:
+            return False
+        self._steps[self._last_answer].tokens = tokens
+        return True
 
     def observed(self, observation: Observation, call_id: str | None = None, message: Message | None = None) -> bool:
         """What came of a call, or where it has no id, of the last step; ``message`` is what tells it to the model (by
@@ -185,22 +264,53 @@ class Draft:
         if call_id is None:
             index = len(self._steps) - 1 if self._steps and self._steps[-1].observation is None else None
         else:
-            index = self._waiting.pop(call_id, None)
+            index = self._answering(call_id)
         if index is None:
             return False
         self._steps[index].observation = observation
+        self._text += len(observation.shown)
+        if call_id is not None:
+            self._told[call_id] = index
         if message is None:
             role = "user" if call_id is None else "tool"
             message = Message(role=role, content=observation.shown, tool_call_id=call_id)
         self._pending.append(message)
+        self._telling[id(message)] = message
         return True
+
+    def more_of_observation(self, call_id: str, **facts: object) -> bool:
+        """Facts of an observation (fields of it) that the log tells after it; False where there is none."""
+        index = self._told.get(call_id)
+        seen = self._steps[index].observation if index is not None else None
+        if index is None or seen is None:
+            return False
+        self._steps[index].observation = Observation.model_validate({**dict(seen), **facts})
+        return True
+
+    def interrupted(self, call_ids: Iterable[str]) -> None:
+        """Calls that a person stopped and that nothing answered."""
+        for call_id in call_ids:
+            while (index := self._answering(call_id)) is not None:
+                if self._steps[index].observation is None:
+                    self._steps[index].observation = Observation(shown="", ending="interrupted")
+
+    def _answering(self, call_id: str) -> int | None:
+        """The step whose call is answered next under this id, which no longer waits."""
+        steps = self._waiting.get(call_id)
+        if not steps:
+            return None
+        index = steps.pop(0)
+        if not steps:
+            del self._waiting[call_id]
+        return index
 
     def step_of(self, call_id: str) -> int | None:
         """The index of the step that made a call; None where there is none."""
-        for index, step in enumerate(self._steps):
-            if step.action is not None and step.action.call_id == call_id:
-                return index
-        return None
+        return next((index for index, step in enumerate(self._steps) if step.call_id == call_id), None)
+
+    def step_where(self, holds: Callable[[Action], bool]) -> int | None:
+        """The index of the first step whose action is so; None where there is none."""
+        return next((at for at, one in enumerate(self._steps) if one.action is not None and holds(one.action)), None)
 
     def finished(
         self,
@@ -211,13 +321,11 @@ class Draft:
         timing: Timing | None = None,
         started_at: datetime | None = None,
         total_seconds: float | None = None,
+        fault: Fault | None = None,
     ) -> Trajectory:
-        """The trajectory. Messages that nothing followed are counted as left out."""
-        if self._pending:
-            shown = {step.observation.shown for step in self._steps[-1:] if step.observation is not None}
-            left = [one for one in self._pending if one.role != "tool" and one.content not in shown]
-            if left:
-                self.left_out["messages_after_the_last_answer"] += len(left)
+        """The trajectory. Messages that nothing followed are counted as left out; a ``fault`` is one that the policy
+        could not cause, and that ended it."""
+        self._forget_pending("messages_after_the_last_answer")
         times = [step.started_at for step in self._steps if step.started_at is not None]
         known = timing or Timing(
             started_at=started_at or (min(times) if times else None),
@@ -231,7 +339,7 @@ class Draft:
             task_id=self.task_id or self.id,
             task_hash=None,
             group_id=f"imported/{self.task_id or self.id}",
-            sample_index=0,
+            sample_index=self.sample_index,
             policy=PolicyRef(spec=self.agent or self.format, version=self.model),
             sandbox=None,
             tools=self.tools,
@@ -239,7 +347,8 @@ class Draft:
             final_state=None,
             final_patch=final_patch,
             stop=stop,
-            status="completed",
+            status="infra_error" if fault is not None else "completed",
+            faults=(fault,) if fault is not None else (),
             report=report,
             reward=None,
             reward_trusted=False,
@@ -281,8 +390,8 @@ class Draft:
 def action_of(call: ToolCall) -> tuple[Action | None, str | None]:
     """The action that a tool call asks for, or why it cannot be read."""
     try:
-        arguments: JsonValue = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
+        arguments: JsonValue = parsed(call.arguments or "{}")
+    except ValueError:
         return None, f"The arguments of {call.name} are not JSON."
     if not isinstance(arguments, dict):
         return None, f"The arguments of {call.name} are no JSON object."

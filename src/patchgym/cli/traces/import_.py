@@ -22,7 +22,10 @@ _EXAMPLES = 10
 _LONGEST_NAME = 40
 
 
-@click.command(epilog="Formats: " + "; ".join(f"{name}: {reader.ABOUT}" for name, reader in READERS.items()))
+_FORMATS = "".join(f"\n{name:15} {reader.ABOUT}" for name, reader in READERS.items())
+
+
+@click.command(epilog=f"\b\nFormats:\n{'auto':15} told by what a file holds{_FORMATS}")
 @click.argument("format_name", metavar="FORMAT", type=click.Choice(["auto", *READERS]))
 @click.argument("paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the run is written.")
@@ -106,6 +109,8 @@ def _show(done: "list[FileImport]", cleaning: "Cleaning | None", out: Path) -> N
         say(problem)
     if len(problems) > _EXAMPLES:
         say(f"... and {len(problems) - _EXAMPLES} more; --json lists them")
+    if renamed := sum(one.renamed for one in done):
+        show_line(f"\n{renamed} trajectories have a number after their name, which another one had.")
     if any(one.trajectories for one in done):
         show_line(f"\nWritten to {out}. Next: patchgym show {out}")
     else:
@@ -124,6 +129,7 @@ def _document(one: "FileImport") -> dict[str, JsonValue]:
         "trajectories": one.trajectories,
         "steps": one.steps,
         "empty": one.empty,
+        "renamed": one.renamed,
         "broken": dict(one.broken),
         "left_out": dict(one.left_out),
         "problems": list(one.problems),

@@ -5,7 +5,23 @@ from pathlib import Path
 from typing import Protocol
 
 from patchgym.records import Trajectory
-from patchgym.traces.formats import aider, article, atif, chat, cline, copilot, cursor, opencode
+from patchgym.traces.formats import (
+    aider,
+    article,
+    atif,
+    chat,
+    claude_code,
+    cline,
+    codex,
+    copilot,
+    cursor,
+    gemini_cli,
+    inspect_ai,
+    mini_swe_agent,
+    opencode,
+    openhands,
+    swe_agent,
+)
 from patchgym.traces.intake import Intake
 
 __all__ = ["READERS", "Reader"]
@@ -33,7 +49,9 @@ class Reader(Protocol):
         ...
 
 
-READERS: Mapping[str, Reader] = {
-    reader.NAME: reader for reader in (atif, article, cline, copilot, cursor, opencode, aider, chat)
-}
+_IN_ORDER: tuple[Reader, ...] = (
+    *(inspect_ai, codex, gemini_cli, claude_code, mini_swe_agent, swe_agent, openhands),
+    *(atif, article, cline, copilot, cursor, opencode, aider, chat),
+)
+READERS: Mapping[str, Reader] = {reader.NAME: reader for reader in _IN_ORDER}
 """Every format that can be read, by name, the most telling ones first: chat rows look like much else, and are last."""
