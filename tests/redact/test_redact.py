@@ -146,6 +146,11 @@ def test_a_name_tells_what_its_value_is() -> None:
     assert redactor.named("api_key", value, Counter()) == "<redacted:secret:1>"
 
 
+def test_a_line_of_etc_passwd_is_no_password() -> None:
+    text = 'FILES = {"passwd": "user:x:1000:1000:user:/tmp:/bin/sh"}'
+    assert redacted(text) == text
+
+
 def test_a_private_key_whose_end_was_cut_away_goes() -> None:
     lines = value_of("private_key").split("\n")
     text = "\n".join([*lines[:-2], "[output cut]"])

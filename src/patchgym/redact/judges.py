@@ -203,7 +203,7 @@ def _strong(value: bytes, words: Words, *, bare: bool) -> bool:
     kinds = _RUNS.sub(lambda run: b"a" if run[0][0] >= 0x61 else b"A" if run[0][0] >= 0x41 else b"0", value[:_SEEN])
     figures, letters = b"0" in kinds, b"a" in kinds or b"A" in kinds
     signs = any(byte not in b"aA0_-./:," for byte in kinds)
-    if bare and value.endswith((b":", b"?", b"...")):
+    if value.count(b":") > 2 or (bare and value.endswith((b":", b"?"))):  # a line of /etc/passwd; a prompt
         return False
     return letters and (figures or signs) and (not bare or figures or len(value) >= 8)
 
