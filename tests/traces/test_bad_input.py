@@ -102,7 +102,8 @@ def test_numbers_of_any_size_survive(tmp_path: Path) -> None:
 
 
 def test_of_two_results_under_one_id_the_second_is_counted(tmp_path: Path) -> None:
-    trajectory = one_of(log(tmp_path, b"\n".join([*LINES, LINES[-1]])))
+    again = LINES[-1].replace(b'"uuid": "line-', b'"uuid": "again-')
+    trajectory = one_of(log(tmp_path, b"\n".join([*LINES, again])))
     assert trajectory.origin is not None
     assert trajectory.origin.left_out["results_without_a_call"] == 1
 

@@ -87,6 +87,7 @@ class _File:
         self._conversations: dict[tuple[str, str], _Conversation] = {}
         self._places: dict[str, tuple[_Conversation, Mark]] = {}
         self._agent_calls: dict[str, str] = {}
+        self._said: set[str] = set()
 
     def take(self, path: Path) -> None:
         """Every line of one of the files."""
@@ -139,7 +140,7 @@ class _File:
     def _leave(self, conversation: _Conversation, line: dict[str, Any]) -> None:
         """Remember where the conversation stands after a line, for those that follow it."""
         name = string(line.get("uuid"))
-        if name is None:
+        if name is None or name in self._places:
             return
         before = self._places.get(str(line.get("parentUuid")))
         said = line.get("type") in ("user", "assistant") or line.get("subtype") == "compact_boundary"
@@ -193,6 +194,12 @@ class _File:
         if "content" not in message:
             self._intake.damaged("message_without_content", where)
             return
+        name = string(line.get("uuid"))
+        if name in self._said:  # resumed sessions repeat what went before
+            conversation.draft.left_out["lines_told_again"] += 1
+            return
+        if name is not None:
+            self._said.add(name)
         parts = parts_of(message["content"], self._intake, conversation.draft.left_out)
         if line["type"] == "assistant":
             self._answer(conversation, line, message, parts)
