@@ -104,7 +104,8 @@ def test_numbers_of_any_size_survive(tmp_path: Path) -> None:
 
 
 def test_of_two_results_under_one_id_the_second_is_counted(tmp_path: Path) -> None:
-    trajectory = one_of(log(tmp_path, b"\n".join([*LINES, LINES[-1]])))
+    again = LINES[-1].replace(b'"uuid": "line-', b'"uuid": "again-')
+    trajectory = one_of(log(tmp_path, b"\n".join([*LINES, again])))
     assert trajectory.origin is not None
     assert trajectory.origin.left_out["results_without_a_call"] == 1
 
@@ -339,3 +340,21 @@ def test_a_folder_is_read_whole_and_a_file_in_it_only_once(tmp_path: Path) -> No
     trajectories, done = imported(tmp_path, tmp_path / "a" / "log.jsonl")
     assert [one.format for one in done] == ["claude_code", "gemini_cli"]
     assert len(trajectories) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["claude_code", "openhands", "gemini_cli"])
+def test_many_sessions_or_loose_events_in_one_file_stay_within_the_bound(tmp_path: Path, name: str) -> None:
+    text = "x" * 100_000
+    lines = {
+        "claude_code": {"type": "user", "uuid": "N", "sessionId": "N", "message": {"content": text}},
+        "openhands": {"id": 1, "timestamp": "N", "source": "user", "action": "message", "args": {"content": text}},
+        "gemini_cli": {"id": "N", "type": "user", "content": text, "sessionId": "s", "projectHash": "p"},
+    }
+    line = json.dumps(lines[name]) + "\n"
+    with (tmp_path / "log.jsonl").open("w") as file:
+        for number in range(2000):
+            file.write(line.replace('"N"', f'"{number}"'))
+    peak, _, damaged = peak_of(tmp_path / "log.jsonl", name, tmp_path)
+    assert peak < 300
+    assert damaged > 1000

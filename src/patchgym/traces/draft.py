@@ -29,7 +29,8 @@ from patchgym.records import (
 )
 from patchgym.traces.jsontext import parsed
 
-_MOST_TEXT = 1 << 26
+MOST_TEXT = 1 << 26
+"""The characters of text that what is read at once may hold."""
 
 
 @dataclass
@@ -102,9 +103,14 @@ class Draft:
         return len(self._steps)
 
     @property
+    def text(self) -> int:
+        """How many characters of text it holds."""
+        return self._text
+
+    @property
     def full(self) -> bool:
         """Whether it holds so much text (64 MiB) that nothing more should be added to it."""
-        return self._text > _MOST_TEXT
+        return self._text > MOST_TEXT
 
     @property
     def waiting(self) -> tuple[str, ...]:

@@ -286,3 +286,17 @@ def test_an_output_that_was_kept_elsewhere_is_cut_and_says_its_size(tmp_path: Pa
 def test_an_image_that_a_command_printed_is_no_text(tmp_path: Path) -> None:
     detail = {"stdout": "data:image/png;base64,AAAA", "stderr": "", "interrupted": False, "isImage": True}
     assert outcome(tmp_path, "", detail, is_error=False).stdout is None
+
+
+def test_lines_that_a_resumed_session_tells_again_count_once(tmp_path: Path) -> None:
+    lines = [line("1", None, "user", "Go."), line("2", "1", "assistant", [use("c1")]), line("3", "2", "user", "Now.")]
+    trajectory = one_of(session(tmp_path, *lines, *lines, line("4", "3", "assistant", "Yes.")))
+    assert told(trajectory) == [
+        ("asked", "Go."),
+        ("answered", "", None),
+        ("did", "Bash", {}, None),
+        ("asked", "Now."),
+        ("answered", "Yes.", None),
+    ]
+    assert trajectory.origin is not None
+    assert trajectory.origin.left_out == {"lines_told_again": 3}

@@ -13,7 +13,7 @@ from typing import Any
 
 from patchgym.records import Message, Observation, SpawnedBy, StopReason, ToolCall, Trajectory, Usage
 from patchgym.traces.content import Parts, assistant, parts_of
-from patchgym.traces.draft import Draft, Mark
+from patchgym.traces.draft import MOST_TEXT, Draft, Mark
 from patchgym.traces.heads import heads_of
 from patchgym.traces.intake import Intake, count_of, moment, text_of
 from patchgym.traces.values import count_kind, flag, mapping, milliseconds_of, stream, string, whole_number
@@ -87,15 +87,18 @@ class _File:
         self._conversations: dict[tuple[str, str], _Conversation] = {}
         self._places: dict[str, tuple[_Conversation, Mark]] = {}
         self._agent_calls: dict[str, str] = {}
+        self._said: set[str] = set()
+        self._text = 0
 
     def take(self, path: Path) -> None:
         """Every line of one of the files."""
         for number, line in self._intake.lines(path):
             where = f"{path.name}, line {number}"
             conversation = self._conversation_of(line, path)
-            if conversation.draft.full:
+            if self._text > MOST_TEXT:
                 self._intake.damaged("beyond_the_size_limit", where)
                 continue
+            before = conversation.draft.text
             kind = line.get("type")
             if kind in ("user", "assistant"):
                 self._message(conversation, line, where)
@@ -109,6 +112,7 @@ class _File:
             else:
                 self._intake.damaged("line_of_no_kind", where)
             self._leave(conversation, line)
+            self._text += conversation.draft.text - before
 
     def _conversation_of(self, line: dict[str, Any], path: Path) -> _Conversation:
         """The conversation of a line: by the agent that it names, the line that it follows, or its session."""
@@ -139,7 +143,7 @@ class _File:
     def _leave(self, conversation: _Conversation, line: dict[str, Any]) -> None:
         """Remember where the conversation stands after a line, for those that follow it."""
         name = string(line.get("uuid"))
-        if name is None:
+        if name is None or name in self._places:
             return
         before = self._places.get(str(line.get("parentUuid")))
         said = line.get("type") in ("user", "assistant") or line.get("subtype") == "compact_boundary"
@@ -193,6 +197,12 @@ class _File:
         if "content" not in message:
             self._intake.damaged("message_without_content", where)
             return
+        name = string(line.get("uuid"))
+        if name in self._said:  # resumed sessions repeat what went before
+            conversation.draft.left_out["lines_told_again"] += 1
+            return
+        if name is not None:
+            self._said.add(name)
         parts = parts_of(message["content"], self._intake, conversation.draft.left_out)
         if line["type"] == "assistant":
             self._answer(conversation, line, message, parts)

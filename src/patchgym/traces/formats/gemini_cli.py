@@ -9,7 +9,7 @@ from typing import Any
 
 from patchgym.records import Message, Observation, SpawnedBy, ToolCall, Trajectory, Usage
 from patchgym.traces.content import Parts, assistant, parts_of
-from patchgym.traces.draft import Draft, Mark
+from patchgym.traces.draft import MOST_TEXT, Draft, Mark
 from patchgym.traces.heads import heads_of
 from patchgym.traces.intake import Intake, count_of, moment, open_log, text_of
 from patchgym.traces.values import count_kind, mapping, objects, string
@@ -37,7 +37,7 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     with open_log(path) as file:
         first = file.readline(1 << 16).removeprefix(b"\xef\xbb\xbf").strip()
     session = _Session(path, intake)
-    if first.startswith(b"{") and first.endswith(b"}"):
+    if first.startswith(b"{") and first != b"{":
         for number, line in intake.lines(path):
             session.line(line, f"{path.name}, line {number}")
     else:
@@ -60,6 +60,7 @@ class _Session:
         self._messages: dict[str, dict[str, Any]] = {}
         self._order: list[tuple[str, str]] = []  # what happened: "said" or "rewound", and to which message
         self._contents: list[dict[str, Any]] = []
+        self._text = 0
         self._draft = Draft(id=path.stem, format=NAME, file=path.name)
 
     def line(self, line: dict[str, Any], where: str) -> None:
@@ -93,6 +94,11 @@ class _Session:
 
     def _said(self, message: dict[str, Any]) -> None:
         name = message["id"]
+        more = len(text_of(message)) - len(text_of(self._messages.get(name)))
+        if self._text + more > MOST_TEXT:
+            self._intake.damaged("beyond_the_size_limit", self._path.name)
+            return
+        self._text += more
         if name not in self._messages or any(kind != "said" for kind, _ in self._order[self._place(name) :]):
             self._order.append(("said", name))
         self._messages[name] = message

@@ -53,16 +53,17 @@ def read(path: Path, intake: Intake) -> Iterator[Trajectory]:
     if begins.startswith((b"[", b'{"trajectory"')) or begins.split(b"\n", 1)[0].strip() == b"{":
         yield from _document(path, intake)
         return
-    loose: list[dict[str, Any]] = []
+    loose: _Conversation | None = None
     for number, row in intake.lines(path):
         if isinstance(row.get("history"), list):
             yield _row(row, f"{path.stem}-{number}", path, intake)
         elif "kind" in row or "action" in row or "observation" in row:
-            loose.append(row)
+            loose = loose or _conversation(Draft(id=path.stem, format=NAME, file=path.name), [], {}, intake)
+            loose.take(row, f"{path.name}, line {number}")
         else:
             intake.damaged("no_history", f"{path.name}, line {number}")
-    if loose:
-        yield _conversation(Draft(id=path.stem, format=NAME, file=path.name), loose, {}, intake).finished()
+    if loose is not None:
+        yield loose.finished()
 
 
 def _document(path: Path, intake: Intake) -> Iterator[Trajectory]:
@@ -141,13 +142,19 @@ class _Conversation:
     def __init__(self, draft: Draft, about: dict[str, Any], intake: Intake) -> None:
         self.patch: str | None = None
         self._draft = draft
+        self._intake = intake
         self._new = Events(draft, intake, *_measured(about))
         self._old = OldEvents(draft, intake)
         self._done = string(about.get("agent_status")) or string(about.get("execution_status"))
 
-    def take(self, event: dict[str, Any]) -> None:
-        """An event."""
-        if "kind" in event:
+    def take(self, event: object, where: str) -> None:
+        """An event. None stands for a file that could not be read, and was counted."""
+        if not isinstance(event, dict):
+            if event is not None:
+                self._intake.damaged("event_that_is_no_object", where)
+        elif self._draft.full:
+            self._intake.damaged("beyond_the_size_limit", where)
+        elif "kind" in event:
             self._new.take(event)
         else:
             self._old.take(event)
@@ -169,13 +176,7 @@ def _conversation(draft: Draft, events: Any, about: dict[str, Any], intake: Inta
         draft.left_out["sampling_parameters"] += 1
     conversation = _Conversation(draft, about, intake)
     for number, event in enumerate(events if isinstance(events, list | Iterator) else []):
-        if not isinstance(event, dict):
-            if event is not None:
-                intake.damaged("event_that_is_no_object", f"{draft.file}, event {number}")
-        elif draft.full:
-            intake.damaged("beyond_the_size_limit", f"{draft.file}, event {number}")
-        else:
-            conversation.take(event)
+        conversation.take(event, f"{draft.file}, event {number}")
     return conversation
 
 
