@@ -274,13 +274,14 @@ class Draft:
         if index is None:
             return False
         self._steps[index].observation = observation
-        self._text += len(observation.shown)
+        streams = (observation.stdout, observation.stderr)
+        self._text += len(observation.shown) + sum(len(one.text) for one in streams if one is not None)
         if call_id is not None:
             self._told[call_id] = index
         if message is None:
             role = "user" if call_id is None else "tool"
             message = Message(role=role, content=observation.shown, tool_call_id=call_id)
-        self._pending.append(message)
+        self.given(message)
         self._telling[id(message)] = message
         return True
 
