@@ -38,3 +38,8 @@ def test_a_row_becomes_a_trajectory_that_says_where_it_is_from(tmp_path: Path) -
 
 def test_of_one_name_the_next_gets_a_number(tmp_path: Path) -> None:
     assert imported(tmp_path, f"{json.dumps(ROW)}\n{json.dumps(ROW)}\n").ids == ["t1", "t1~2"]
+
+
+def test_a_name_that_looks_like_a_numbered_one_keeps_its_own(tmp_path: Path) -> None:
+    rows = [json.dumps({**ROW, "task_id": name}) for name in ("t1", "t1", "t1~2", "t1")]
+    assert imported(tmp_path, "\n".join(rows)).ids == ["t1", "t1~2", "t1~2~2", "t1~3"]

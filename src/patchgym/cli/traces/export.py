@@ -91,7 +91,8 @@ def _show(done: "Export") -> None:
         ]
         show_table("Left out", ("reason", "meaning", "trajectories", "such as"), rows_of_refused)
     if not done.rows:
-        show_line("No trajectory could be written as this format: nothing was written.")
+        why = "could be written as this format" if done.refused else "is chosen"
+        show_line(f"No trajectory {why}: nothing was written.")
         return
     many = "1 trajectory" if done.trajectories == 1 else f"{done.trajectories} trajectories"
     in_rows = "" if done.rows == done.trajectories else f" ({done.rows} rows)"
