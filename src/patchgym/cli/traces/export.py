@@ -14,6 +14,8 @@ from patchgym.traces.writers import WRITERS
 if TYPE_CHECKING:
     from patchgym.traces.exporting import Export
 
+_EXAMPLES = 10
+
 
 @click.command(epilog="Formats: " + "; ".join(f"{name}: {writer.ABOUT}" for name, writer in WRITERS.items()))
 @click.argument("format_name", metavar="FORMAT", type=click.Choice([*WRITERS]))
@@ -65,8 +67,10 @@ def _exported(
     from patchgym.traces.exporting import chosen, export_run
 
     run = RunDirectory.read(run_path)
-    for problem in run.problems:
+    for problem in run.problems[:_EXAMPLES]:
         say(problem)
+    if len(run.problems) > _EXAMPLES:
+        say(f"... and {len(run.problems) - _EXAMPLES} more")
     wanted = list(chosen(run, only, ids, phases))
     with stage("Export", total=len(wanted)) as shown:
         return export_run(
