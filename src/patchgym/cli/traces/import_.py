@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from patchgym.traces.importing import FileImport
 
 _EXAMPLES = 10
-_LONGEST_NAME = 40
+_LONGEST_NAME = 32
 
 
 @click.command(epilog="Formats: " + "; ".join(f"{name}: {reader.ABOUT}" for name, reader in READERS.items()))
@@ -96,7 +96,7 @@ def _show(done: "list[FileImport]", out: Path) -> None:
 
 def _short(name: str) -> str:
     """A file's name, its middle left out where it would push the figures off the terminal."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:20]}...{name[-(_LONGEST_NAME - 23) :]}"
+    return name if len(name) <= _LONGEST_NAME else f"{name[:14]}...{name[-(_LONGEST_NAME - 17) :]}"
 
 
 def _document(one: "FileImport") -> dict[str, JsonValue]:
