@@ -44,9 +44,10 @@ def test_a_person_reads_what_the_format_does_not_hold(run: Path, tmp_path: Path)
 
 
 def test_where_nothing_can_be_written_the_exit_code_is_1(run: Path, tmp_path: Path) -> None:
-    done = export("trl", str(run), "--out", str(tmp_path / "out.jsonl"), "--only", "resolved")
-    assert done.returncode == 1
-    assert "nothing was written" in done.stdout
+    for chosen, said in (("trusted", "could be written as this format"), ("resolved", "is chosen")):
+        done = export("trl", str(run), "--out", str(tmp_path / "out.jsonl"), "--only", chosen)
+        assert done.returncode == 1
+        assert f"No trajectory {said}: nothing was written." in done.stdout
     assert not (tmp_path / "out.jsonl").exists()
 
 

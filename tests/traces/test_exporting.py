@@ -244,3 +244,10 @@ def test_of_what_does_not_come_back_at_all_every_part_is_lost() -> None:
 def test_a_part_of_what_is_held_is_held() -> None:
     assert is_held("steps.tokens.mask", frozenset({"steps.tokens"}))
     assert not is_held("steps.tokens", frozenset({"steps.tokens.mask"}))
+
+
+def test_an_id_is_a_name_and_never_a_path(tmp_path: Path) -> None:
+    run = run_of(tmp_path, solved(0, id="../../x"), solved(1, id=".._.._x"))
+    export_run(run, run.ids, "atif", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["..%2F..%2Fx.json", ".._.._x.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]

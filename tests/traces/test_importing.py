@@ -80,3 +80,8 @@ def test_a_file_of_another_format_than_was_said_is_named(tmp_path: Path) -> None
     run.close()
     assert done.trajectories == 0
     assert done.problems[0] == "log.jsonl: looks like article, not like codex; try that, or auto"
+
+
+def test_a_name_that_looks_like_a_numbered_one_keeps_its_own(tmp_path: Path) -> None:
+    rows = [json.dumps({**ROW, "task_id": name}) for name in ("t1", "t1", "t1~2", "t1")]
+    assert imported(tmp_path, "\n".join(rows)).ids == ["t1", "t1~2", "t1~2~2", "t1~3"]

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from patchgym.records import Message, Step, StepTokens, StopReason, Trajectory
@@ -203,3 +205,42 @@ def test_verifiers_own_model_takes_the_trace() -> None:
         trace = trace_module.WireTrace.model_validate(row)
         found = [(branch.token_ids, branch.sampled_mask) for branch in trace.branches]
         assert found == [(ids, mask) for ids, mask, _ in branches(row)]
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 99), min_size=1, max_size=4),
+        st.lists(st.tuples(st.integers(0, 99), st.sampled_from([0, 1])), min_size=1, max_size=4),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(TURNS)
+def test_samples_are_the_ids_as_they_were_sampled(
+    turns: list[tuple[list[int], list[tuple[int, int]], bool]],
+) -> None:
+    steps = []
+    contexts: list[list[int]] = []
+    for number, (prompt, sampled, restart) in enumerate(turns):
+        ids, mask = [token for token, _ in sampled], [bit for _, bit in sampled]
+        steps.append(make_step(number, tokens=tokens(prompt, ids, mask, restart=restart and number > 0)))
+        if number == 0 or restart:
+            contexts.append([])
+        contexts[-1] += [*prompt, *ids]
+    made = trajectory(*steps)
+    trained = [token for _, sampled, _ in turns for token, bit in sampled if bit]
+    if not trained:
+        assert refused("trl", made) is Reason.NOTHING_TRAINABLE
+        return
+    found = rows("trl", made)
+    assert all([*row["prompt_ids"], *row["completion_ids"]] in contexts for row in found)
+    marked = [
+        (token, logprob)
+        for row in found
+        for token, bit, logprob in zip(row["completion_ids"], row["env_mask"], row["logprobs"], strict=True)
+        if bit
+    ]
+    assert marked == [(token, -float(token)) for token in trained]

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 from patchgym.content import disk_errors
 from patchgym.errors import UsageError
@@ -135,8 +136,7 @@ class _Folder:
 
     def take(self, trajectory: Trajectory, rows: Sequence[Row]) -> None:
         for row in rows:
-            name = trajectory.id.replace("/", "_")
-            (self._path / f"{name}.json").write_text(
+            (self._path / f"{quote(trajectory.id, safe='')}.json").write_text(
                 json.dumps(row, ensure_ascii=False, allow_nan=False, indent=1), encoding="utf-8", newline="\n"
             )
 

@@ -13,7 +13,7 @@ from patchgym.traces.formats import READERS, Reader
 from patchgym.traces.intake import Intake, open_log
 
 _HEAD = 1 << 16
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
 _LONGEST_ID = 150
 
 
@@ -108,14 +108,13 @@ class _Names:
 
     def new(self, wanted: str) -> tuple[str, bool]:
         """A name that nothing has yet, and whether it is the wanted one."""
-        name = self._safe(wanted)
-        self._taken[name] = self._taken.get(name, 0) + 1
-        if self._taken[name] == 1:
-            self._latest[wanted] = name
-            return name, True
-        numbered = f"{name}~{self._taken[name]}"
-        self._latest[wanted] = numbered
-        return numbered, False
+        name = first = self._safe(wanted)
+        while name in self._taken:
+            self._taken[first] += 1
+            name = f"{first}~{self._taken[first]}"
+        self._taken[name] = 1
+        self._latest[wanted] = name
+        return name, name == first
 
     def of(self, wanted: str) -> str:
         """The name that a trajectory was given at last."""

@@ -11,13 +11,16 @@ from pydantic import JsonValue
 
 from patchgym.content import ObjectStore
 from patchgym.records import Action, Message, Observation, Outcome, Step, Trajectory, Verdict
-from patchgym.tasks.sources.sessions import Session
+from patchgym.store import RunDirectory
+from patchgym.tasks.sources.sessions import Session, SessionSource
+from patchgym.traces.exporting import export_run
 from patchgym.traces.formats import article
 from patchgym.traces.glance import Glance
 from patchgym.traces.intake import Intake
 from patchgym.traces.writers import Known
 from patchgym.traces.writers import article as writer
-from tests.records_for_tests import make_report, make_task, make_trajectory
+from tests.records_for_tests import make_manifest, make_report, make_task, make_trajectory
+from tests.tasks.formats.rows_for_tests import GOLD, make_clone, repo_bytes
 from tests.traces.trajectories_for_tests import JSON, TEXT, trajectories
 
 ROW: dict[str, Any] = {
@@ -142,3 +145,18 @@ def test_rows_are_a_log_that_tasks_are_made_from() -> None:
     assert (session.task_id, session.repo, session.base_commit) == ("demo-1", "owner/calc", "c" * 40)
     assert (session.prompt, session.final_patch) == ("Two tests fail.", "diff")
     assert session.trajectory[0].args == {"command": "ls"}
+
+
+def test_an_exported_log_gives_a_candidate_for_a_task(tmp_path: Path) -> None:
+    files = {**repo_bytes(), "pyproject.toml": b'[project]\nname = "calc"\nversion = "1.0"\n'}
+    commit = make_clone(tmp_path / "repos" / "owner__calc", files)
+    row = {**ROW, "repo": "owner/calc", "base_commit": commit, "final_patch": GOLD}
+    run = RunDirectory.open_for_writing(tmp_path / "run", make_manifest())
+    run.append(read(row))
+    run.close()
+    found = RunDirectory.read(tmp_path / "run")
+    export_run(found, found.ids, "article", tmp_path / "sessions.jsonl")
+    source = SessionSource(tmp_path / "sessions.jsonl", tmp_path / "repos")
+    (candidate,) = source.candidates(ObjectStore(tmp_path / "objects"))
+    assert source.sessions == {candidate.id: "t1"}
+    assert dict(source.refused) == {}

@@ -14,6 +14,8 @@ from patchgym.traces.writers import WRITERS
 if TYPE_CHECKING:
     from patchgym.traces.exporting import Export
 
+_EXAMPLES = 10
+
 
 @click.command(epilog="Formats: " + "; ".join(f"{name}: {writer.ABOUT}" for name, writer in WRITERS.items()))
 @click.argument("format_name", metavar="FORMAT", type=click.Choice([*WRITERS]))
@@ -65,8 +67,10 @@ def _exported(
     from patchgym.traces.exporting import chosen, export_run
 
     run = RunDirectory.read(run_path)
-    for problem in run.problems:
+    for problem in run.problems[:_EXAMPLES]:
         say(problem)
+    if len(run.problems) > _EXAMPLES:
+        say(f"... and {len(run.problems) - _EXAMPLES} more")
     wanted = list(chosen(run, only, ids, phases))
     with stage("Export", total=len(wanted)) as shown:
         return export_run(
@@ -91,7 +95,8 @@ def _show(done: "Export") -> None:
         ]
         show_table("Left out", ("reason", "meaning", "trajectories", "such as"), rows_of_refused)
     if not done.rows:
-        show_line("No trajectory could be written as this format: nothing was written.")
+        why = "could be written as this format" if done.refused else "is chosen"
+        show_line(f"No trajectory {why}: nothing was written.")
         return
     many = "1 trajectory" if done.trajectories == 1 else f"{done.trajectories} trajectories"
     in_rows = "" if done.rows == done.trajectories else f" ({done.rows} rows)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from patchgym.traces.importing import FileImport
 
 _EXAMPLES = 10
-_LONGEST_NAME = 40
+_LONGEST_NAME = 32
 
 
 _FORMATS = "".join(f"\n{name:15} {reader.ABOUT}" for name, reader in READERS.items())
@@ -119,7 +119,7 @@ def _show(done: "list[FileImport]", cleaning: "Cleaning | None", out: Path) -> N
 
 def _short(name: str) -> str:
     """A file's name, its middle left out where it would push the figures off the terminal."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:20]}...{name[-(_LONGEST_NAME - 23) :]}"
+    return name if len(name) <= _LONGEST_NAME else f"{name[:14]}...{name[-(_LONGEST_NAME - 17) :]}"
 
 
 def _document(one: "FileImport") -> dict[str, JsonValue]:
