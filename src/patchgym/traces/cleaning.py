@@ -96,7 +96,8 @@ def clean_run(
     on_trajectory: Callable[[Cleaning], None] = lambda done: None,
 ) -> Cleaning:
     """Write the cleaned trajectories of one run into another, one at a time, with the tasks that they are of. The old
-    run is not changed. A trajectory that cannot be read is left out, and said to be.
+    run is not changed. A trajectory that cannot be read is left out, and said to be. The paths of search trees come
+    along as trajectories of their own, without the trees.
 
     Raises:
         UsageError: a known secret is too short.
@@ -106,12 +107,11 @@ def clean_run(
     done = cleaner.done
     done.problems += old.problems
     used = set()
-    for trajectory_id in old.ids:
-        trajectory = old.trajectory(trajectory_id)
+    for trajectory in old.trajectories:
         try:
             cleaned = cleaner.clean(trajectory)
         except DataError as error:
-            done.problems.append(f"{trajectory_id}: {error}; it is left out")
+            done.problems.append(f"{trajectory.id}: {error}; it is left out")
             continue
         if cleaned is not None:
             new.append(cleaned)
