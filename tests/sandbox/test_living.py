@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import select
 import signal
 import subprocess
 import threading
@@ -30,7 +31,8 @@ def test_a_kept_process_goes_on_and_is_gone_at_the_end(box: Box) -> None:
 
 
 def test_a_kept_server_answers_and_may_start_others(box: Box) -> None:
-    serve = "mkfifo /tmp/q; (while read line < /tmp/q; do sh -c 'echo served >> log'; done) &"
+    # Who opens the pipe before the last writer has closed it reads its end, and must ask again.
+    serve = "mkfifo /tmp/q; (while :; do read line < /tmp/q && sh -c 'echo served >> log'; done) &"
     box.exec("sh", "-c", serve, keep=True)
     for _ in range(3):
         assert box.sh("echo go > /tmp/q; sleep 0.1").exit_code == 0
@@ -125,7 +127,12 @@ def spawner_of(box: Box) -> int:
 @pytest.mark.parametrize("factory", ["namespace"], indirect=True)
 def test_what_starts_commands_is_replaced_when_it_is_killed(box: Box) -> None:
     box.out("echo x > kept")
+    assert isinstance(box.sandbox, NamespaceSandbox)
+    assert box.sandbox._living is not None
+    commands = box.sandbox._living.commands
+    assert commands is not None
     os.kill(spawner_of(box), signal.SIGKILL)
+    assert select.select([commands], [], [], 10)[0], "what starts commands in this sandbox outlived what started it"
     assert box.out("cat kept") == "x\n"
 
 

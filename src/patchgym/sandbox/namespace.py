@@ -202,10 +202,10 @@ class NamespaceSandbox(LayeredSandbox):
         living = await self._alive()
         killed_before = self._limiter.oom_kills()
         request = {**request, "kept": self._left}
-        command.start(living, request, self._limiter, stdin=stdin, report=report)
         self._running = command
         watching = asyncio.ensure_future(self._watch(command, in_memory=self.machine.holds_files))
         try:
+            command.start(living, request, self._limiter, stdin=stdin, report=report)
             await command.wait(timeout_s)
             if living.lost:
                 raise SandboxError("The sandbox was lost", why="Its first process was ended from outside.")
