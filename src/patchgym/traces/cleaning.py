@@ -16,6 +16,7 @@ from patchgym.errors import DataError
 from patchgym.records import Step, Trajectory
 from patchgym.redact import Known, Redactor
 from patchgym.store import RunDirectory
+from patchgym.store.copying import copy_task
 from patchgym.traces.redaction import TrajectoryRedactor
 from patchgym.traces.timeouts import timeout_of
 
@@ -124,10 +125,7 @@ def clean_run(
 def _keep_tasks(old: RunDirectory, new: RunDirectory, used: set[str]) -> None:
     tasks = [task for task in old.tasks().values() if task.id in used]
     for task in tasks:
-        old.objects.copy_tree(task.workspace, new.objects)
-        for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
-            if blob not in new.objects:
-                new.objects.put(old.objects.get(blob))
+        copy_task(task, old.objects, new.objects)
     if tasks:
         new.keep_tasks(tasks)
 

@@ -1,24 +1,18 @@
 """Rows out of JSONL, JSON and Parquet files. What a file holds decides how it is read, not what its name ends in."""
 
-import glob
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
-from uuid import UUID
 
 from pydantic import JsonValue
 
-from patchgym.errors import PrerequisiteError, UsageError
+from patchgym.content.parquet import json_value, parquet_rows
+from patchgym.errors import DataError, UsageError
 from patchgym.tasks.formats.refused import Refused, Row, parse_json
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet")
 _BOM = b"\xef\xbb\xbf"
 _PARQUET = b"PAR1"
-_ROWS_AT_ONCE = 64  # a row of R2E-Gym can hold megabytes
 
 
 @dataclass(frozen=True)
@@ -125,56 +119,23 @@ def _parsed(line: bytes) -> Row | Refused:
 
 
 def _parquet_rows(path: Path) -> Iterator[Found]:
+    index = 0
     try:
-        duckdb = import_module("duckdb")
-    except ImportError as error:
-        raise PrerequisiteError(
-            f"{path} is a Parquet file, and DuckDB is not installed", mend="Run: pip install 'patchgym[parquet]'"
-        ) from error
-    with duckdb.connect(":memory:") as connection:
-        try:
-            # Nothing but this file: a name with a star in it is a name.
-            result = connection.execute("SELECT * FROM read_parquet(?)", [glob.escape(str(path))])
-            names = [column[0] for column in result.description]
-            index = 0
-            while rows := result.fetchmany(_ROWS_AT_ONCE):
-                for values in rows:
-                    yield Found(f"{path}[{index}]", _json_row(names, values))
-                    index += 1
-            if not index:
-                yield Found(str(path), Refused("empty_file", "It has no rows."))
-        except duckdb.Error as error:
-            yield Found(str(path), Refused("broken_parquet", str(error).splitlines()[0]))
+        for row in parquet_rows(path):
+            yield Found(f"{path}[{index}]", _json_row(row))
+            index += 1
+        if not index:
+            yield Found(str(path), Refused("empty_file", "It has no rows."))
+    except DataError as error:
+        yield Found(str(path), Refused("broken_parquet", error.why))
 
 
-def _json_row(names: list[str], values: tuple[object, ...]) -> Row | Refused:
+def _json_row(row: dict[str, object]) -> Row | Refused:
     try:
-        return {name: _json_value(value) for name, value in zip(names, values, strict=True)}
+        return {name: json_value(value, _unfit) for name, value in row.items()}
     except Refused as error:
         return error
 
 
-def _json_value(value: object) -> JsonValue:
-    """A Parquet value as JSON: times as ISO 8601, decimals as numbers, and NaN (how tables say "missing") as null."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return None if math.isnan(value) else _finite(value)
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case UUID() | timedelta():
-            return str(value)
-        case list() | tuple():
-            return [_json_value(item) for item in value]
-        case dict():
-            return {str(key): _json_value(item) for key, item in value.items()}
-    raise Refused("wrong_type", f"It holds a {type(value).__name__}, which JSON cannot hold.")
-
-
-def _finite(value: float) -> float:
-    if math.isinf(value):
-        raise Refused("wrong_type", "It holds an infinite number, which JSON cannot hold.")
-    return value
+def _unfit(what: str) -> JsonValue:
+    raise Refused("wrong_type", f"It holds {what}, which JSON cannot hold.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from patchgym.records import Trajectory
 from patchgym.traces.draft import Draft
-from patchgym.traces.formats.conversation import Conversation, parsed, tools_of
+from patchgym.traces.formats.conversation import Conversation, tools_of, unpacked
 from patchgym.traces.formats.outcome import report_of, reward_of, stop_of
 from patchgym.traces.formats.responses import messages_of_response
 from patchgym.traces.formats.rows import PARQUET, rows
@@ -107,10 +107,10 @@ def _with_messages(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]
     if isinstance(row.get("response"), dict):
         return messages_of_response(row)
     for key in _MESSAGES:
-        found = parsed(row.get(key))
+        found = unpacked(row.get(key))
         if isinstance(found, list) and any(isinstance(item, dict) and _is_message(item) for item in found):
             return row, found
-    parts = [parsed(row.get(key)) for key in ("prompt", "completion")]
+    parts = [unpacked(row.get(key)) for key in ("prompt", "completion")]
     if all(isinstance(part, list) for part in parts):
         return row, [*parts[0], *parts[1]]
     return row, None

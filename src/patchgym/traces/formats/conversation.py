@@ -102,7 +102,7 @@ class Conversation:
         self._asked_in_text = bool(in_text)
 
     def _calls(self, message: dict[str, Any]) -> tuple[ToolCall, ...]:
-        found = parsed(message.get("tool_calls")) or []
+        found = unpacked(message.get("tool_calls")) or []
         if not found and isinstance(message.get("function_call"), dict):
             found = [{"function": message["function_call"]}]
         calls: list[ToolCall] = []
@@ -146,7 +146,7 @@ class Conversation:
             self._draft.given(message)
 
 
-def parsed(value: object) -> Any:
+def unpacked(value: object) -> Any:
     """What JSON text says, or a value as it is; None where the text is no JSON."""
     if not isinstance(value, str):
         return value
@@ -159,11 +159,11 @@ def parsed(value: object) -> Any:
 def tools_of(value: object) -> tuple[ToolSpec, ...]:
     """Tools as OpenAI's interfaces and their likes describe them; those without a name are left out."""
     found: list[ToolSpec] = []
-    items = parsed(value)
+    items = unpacked(value)
     for item in items if isinstance(items, list) else []:
         function = item.get("function", item) if isinstance(item, dict) else None
         if isinstance(function, dict) and function.get("name"):
-            parameters = parsed(function.get("parameters", function.get("input_schema")))
+            parameters = unpacked(function.get("parameters", function.get("input_schema")))
             found.append(
                 ToolSpec(
                     name=text_of(function["name"]),

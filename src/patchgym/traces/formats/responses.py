@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from patchgym.traces.formats.conversation import parsed
+from patchgym.traces.formats.conversation import unpacked
 from patchgym.traces.intake import text_of
 
 
@@ -23,7 +23,7 @@ def messages_of_response(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], lis
     messages += _messages([*items, *output])
     metadata = asked.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    instance = parsed(metadata.get("instance_dict"))
+    instance = unpacked(metadata.get("instance_dict"))
     instance = instance if isinstance(instance, dict) else {}
     agent = row.get("agent_ref")
     told = {

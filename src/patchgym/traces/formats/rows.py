@@ -1,24 +1,18 @@
 """Rows out of JSON lines, one JSON document, or a Parquet file. What a file holds decides, not how its name ends."""
 
-import glob
 import json
-import math
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-from patchgym.errors import PrerequisiteError
-from patchgym.traces.intake import Intake, text_of
+from patchgym.content.parquet import json_value, parquet_rows
+from patchgym.errors import DataError
+from patchgym.traces.intake import Intake
 
 PARQUET = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
 _FIRST_LINE = 1 << 26
 _SMALL = 1 << 28
-_ROWS_AT_ONCE = 64
 
 
 def rows(path: Path, intake: Intake) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -79,43 +73,7 @@ def _is_message(item: dict[str, Any]) -> bool:
 
 def _parquet_rows(path: Path, intake: Intake) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        duckdb = import_module("duckdb")
-    except ImportError as error:
-        raise PrerequisiteError(
-            f"{path} is a Parquet file, and DuckDB is not installed", mend="Run: pip install 'patchgym[parquet]'"
-        ) from error
-    with duckdb.connect(":memory:") as connection:
-        try:
-            # Nothing but this file: a name with a star in it is a name.
-            result = connection.execute("SELECT * FROM read_parquet(?)", [glob.escape(str(path))])
-            names = [column[0] for column in result.description]
-            index = 0
-            while found := result.fetchmany(_ROWS_AT_ONCE):
-                for values in found:
-                    yield (
-                        f"{path.name}[{index}]",
-                        {name: _json_value(value) for name, value in zip(names, values, strict=True)},
-                    )
-                    index += 1
-        except duckdb.Error as error:
-            intake.damaged("broken_parquet", path.name, str(error).splitlines()[0])
-
-
-def _json_value(value: object) -> Any:
-    """A Parquet value as JSON has it: times as ISO 8601, numbers that are none as None."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case UUID() | timedelta():
-            return str(value)
-        case list() | tuple():
-            return [_json_value(item) for item in value]
-        case dict():
-            return {text_of(key): _json_value(item) for key, item in value.items()}
-    return None
+        for index, row in enumerate(parquet_rows(path)):
+            yield f"{path.name}[{index}]", {name: json_value(value, lambda what: None) for name, value in row.items()}
+    except DataError as error:
+        intake.damaged("broken_parquet", path.name, error.why)
