@@ -154,3 +154,15 @@ def test_a_full_disk_is_a_typed_error_and_leaves_whole_lines(tmp_path: Path) -> 
         signal.signal(signal.SIGXFSZ, handler)
     assert (tmp_path / "trajectories.jsonl").read_bytes() == before
     assert len(run.ids) == 1
+
+
+def test_what_became_final_before_the_kill_is_not_said_to_be_made_again(tmp_path: Path) -> None:
+    run = opened(tmp_path)
+    run.append(make_trajectory(0, report=make_report(), reward=0.0))
+    (name,) = run.ids
+    for left in (name, "unfinished"):
+        run.journal(left).append(make_step())
+    run.close()
+    again = opened(tmp_path)
+    assert again.problems == ["unfinished: was interrupted and is made again"]
+    assert [path.name for path in (tmp_path / "journal").iterdir()] == ["unfinished.interrupted"]

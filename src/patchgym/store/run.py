@@ -82,8 +82,9 @@ class RunDirectory:
                 else:
                     _must_be_the_same(path, kept, manifest)
                 run = cls(path, kept or manifest, lock)
-                run._repair()
+                run._cut_torn_lines()
                 run._load()
+                run._set_journals_aside()
                 undo.pop_all()
         return run
 
@@ -242,12 +243,17 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = None
 
-    def _repair(self) -> None:
+    def _cut_torn_lines(self) -> None:
         for name in ("trajectories.jsonl", "trees.jsonl", "metrics.jsonl"):
             torn = cut_torn_line(self.path / name)
             if torn:
                 self.problems.append(f"{name}: removed {len(torn)} bytes of a line that was never finished")
+
+    def _set_journals_aside(self) -> None:
         for path in sorted((self.path / "journal").glob("*.jsonl")):
+            if path.stem in self._places or path.stem in self._trees:
+                path.unlink()  # killed after the line was written, and before this was gone
+                continue
             path.rename(path.with_suffix(".interrupted"))
             self.problems.append(f"{path.stem}: was interrupted and is made again")
 
