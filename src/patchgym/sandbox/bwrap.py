@@ -1,5 +1,6 @@
-"""Finds bubblewrap and spells its command line."""
+"""Finds bubblewrap, spells its command line and reads its status."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -41,6 +42,17 @@ def _version(program: str) -> tuple[int, ...]:
         return tuple(int(part) for part in done.stdout.split()[-1].split(".")[:2])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return (0,)
+
+
+def status_file() -> int:
+    """A descriptor for ``--json-status-fd``, of a file in memory. With a pipe, a bubblewrap whose caller is gone ends
+    by SIGPIPE before it lets its child go on, which then waits for ever."""
+    return os.memfd_create("status")
+
+
+def first_process(status: int) -> int:
+    """The id of the first process inside, by a status file; to be asked once it runs."""
+    return int(json.loads(os.pread(status, 4096, 0).splitlines()[0])["child-pid"])
 
 
 def isolation_arguments() -> list[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import json
 import os
 import select
 import signal
@@ -15,6 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from patchgym.errors import SandboxError
+from patchgym.sandbox.bwrap import first_process, status_file
 from patchgym.sandbox.protocol import WORKSPACE
 from patchgym.sandbox.seccomp import seccomp_filter
 
@@ -50,17 +50,18 @@ class Living:
         with ExitStack() as ours, ExitStack() as theirs:
             try:
                 self._ready, ready = _pipe(ours, theirs)
-                self._status, status = _pipe(ours, theirs)
+                self._status = status_file()
+                ours.callback(os.close, self._status)
                 self._said, said = _pipe(ours, theirs)
                 life, self._life = _pipe(theirs, ours)
                 command = [*arguments, "--setenv", "PATH", "/usr/bin:/bin", "--as-pid-1"]
-                command += ["--json-status-fd", str(status), "--", *_FIRST]
+                command += ["--json-status-fd", str(self._status), "--", *_FIRST]
                 self._process = subprocess.Popen(
                     command,
                     stdin=life,
                     stdout=ready,
                     stderr=said,
-                    pass_fds=[status],
+                    pass_fds=[self._status],
                     env={},
                     cwd="/",
                     start_new_session=True,
@@ -95,7 +96,7 @@ class Living:
                 return os.read(self._said, 4096).decode(errors="replace").strip() or "bubblewrap failed silently."
             return "bubblewrap failed silently."
         try:
-            self._join(json.loads(os.read(self._status, 4096).splitlines()[0])["child-pid"])
+            self._join(first_process(self._status))
         except OSError as error:
             return f"its namespaces cannot be joined: {error}"
         self.commands = self._spawner.keep([*self._network, *self.namespaces])

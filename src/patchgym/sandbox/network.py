@@ -1,18 +1,16 @@
 """A network namespace that outlives the sandboxes in it."""
 
 import fcntl
-import json
 import os
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
 from patchgym.errors import SandboxError
+from patchgym.sandbox.bwrap import first_process, status_file
 from patchgym.sandbox.living import GET_USER_NAMESPACE
 from patchgym.sandbox.prerequisites import refusal
 from patchgym.sandbox.services import Network
-
-_START_SECONDS = 30.0
 
 
 class NamespaceNetwork(Network):
@@ -26,28 +24,26 @@ class NamespaceNetwork(Network):
         Raises:
             SandboxError, PrerequisiteError: it cannot be made.
         """
-        reading, writing = os.pipe()
+        status = status_file()
         command = [str(bwrap), "--unshare-user", "--unshare-net", "--uid", "1000", "--gid", "1000"]
         command += ["--die-with-parent", "--new-session", "--dev-bind", "/", "/"]
-        command += ["--setenv", "PATCHGYM_SCRATCH", f"{scratch}/network", "--json-status-fd", str(writing), "--", "cat"]
+        command += ["--setenv", "PATCHGYM_SCRATCH", f"{scratch}/network", "--json-status-fd", str(status), "--", "cat"]
         with ExitStack() as undo:
-            undo.callback(os.close, reading)
+            undo.callback(os.close, status)
             try:
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=[writing],
+                    pass_fds=[status],
                     cwd="/",
                     start_new_session=True,
                     bufsize=0,
                 )
             except OSError as error:
                 raise SandboxError("Cannot start a network", why=str(error), mend="Raise ulimit -n or -u.") from error
-            finally:
-                os.close(writing)
-            pid = self._holder(reading)
+            pid = self._holder(status)
         try:
             net = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             user = fcntl.ioctl(net, GET_USER_NAMESPACE)
@@ -82,7 +78,7 @@ class NamespaceNetwork(Network):
             said = process.stderr.read().decode(errors="replace")
             self._end()
             raise refusal(said)
-        return int(json.loads(os.read(status, 4096).splitlines()[0])["child-pid"])
+        return first_process(status)
 
     def _end(self) -> None:
         self._process.kill()
