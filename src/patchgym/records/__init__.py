@@ -2,7 +2,7 @@
 
 from patchgym.records.base import Record, VersionedRecord
 from patchgym.records.message import Attachment, Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
-from patchgym.records.report import Outcome, Tally, TestReport, Verdict
+from patchgym.records.report import Evidence, Outcome, ProbeReport, Quality, Tally, TestReport, Verdict
 from patchgym.records.reward import Reward, Term
 from patchgym.records.run import RunManifest, TaskSetManifest
 from patchgym.records.task import (
@@ -41,6 +41,7 @@ __all__ = [
     "Difficulty",
     "Distribution",
     "Environment",
+    "Evidence",
     "Fault",
     "Foreign",
     "Leaf",
@@ -51,6 +52,8 @@ __all__ = [
     "Origin",
     "Outcome",
     "PolicyRef",
+    "ProbeReport",
+    "Quality",
     "Record",
     "Reward",
     "RunManifest",

@@ -1,6 +1,7 @@
 """What grading says of a patch."""
 
 from enum import StrEnum
+from typing import Literal
 
 from patchgym.records.base import Record
 
@@ -37,7 +38,8 @@ _FAILING = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.NOT_COLLECTED, Outc
 class Verdict(StrEnum):
     """``resolved``: every fail-to-pass and pass-to-pass test passed. ``unresolved``: not so. ``tampered``: the results
     were interfered with. ``invalid``: the patch does not parse or apply. ``timeout``: the patched code did not finish
-    in a time that the proved solution does. ``infra_error``: the grader's own fault, never the agent's."""
+    in a time that the proved solution does. ``infra_error``: the grader's own fault, never the agent's. ``abstained``:
+    the tests passed, but something that is no proof speaks against it; a person has to look."""
 
     RESOLVED = "resolved"
     UNRESOLVED = "unresolved"
@@ -45,6 +47,7 @@ class Verdict(StrEnum):
     INVALID = "invalid"
     TIMEOUT = "timeout"
     INFRA_ERROR = "infra_error"
+    ABSTAINED = "abstained"
 
 
 class Tally(Record):
@@ -59,6 +62,47 @@ class Tally(Record):
     def share(self) -> float:
         """Passed over total; 1.0 for an empty list."""
         return self.passed / self.total if self.total else 1.0
+
+
+class Evidence(Record):
+    """One thing that a person can check which speaks against an attempt."""
+
+    kind: str
+    """What it looks like, in the words of the exploit corpus: ``canary``, ``report_channel``, ``conftest``."""
+    where: str = ""
+    """A place: ``path:line`` of the patch, ``step 3``, a test's id."""
+    quote: str = ""
+    """What stands there, cut to a few lines."""
+    why: str = ""
+    """What is wrong with it, in words."""
+    proof: bool = False
+    """Whether honest work cannot do this: then the verdict is ``tampered``. Else it marks for a person to look."""
+
+
+class ProbeReport(Record):
+    """What calls with known results said of the patched code, run without any test around."""
+
+    recorded: Tally
+    """Calls that the task's tests make, with the arguments that they give: these count."""
+    varied: Tally
+    """Calls with arguments that were varied: advice alone."""
+    differing: int = 0
+    """Calls that gave one result under the tests and another alone."""
+    first: str = ""
+    """The first call whose result is not as it must be, in words."""
+
+
+class Quality(Record):
+    """How a patch is made, beside what it does. None: not measured."""
+
+    compiles: bool | None = None
+    """Whether every Python file that it touches can be compiled."""
+    lint_added: int | None = None
+    """Findings of ruff's default rules in the touched files that were not there before."""
+    tests_added: int | None = None
+    """Tests that the agent added and that pass on its own patch."""
+    mutants_killed_added: int | None = None
+    """Bugs planted in the patched code that the agent's own tests notice and the task's visible tests do not."""
 
 
 class TestReport(Record):
@@ -86,5 +130,13 @@ class TestReport(Record):
     """Wall time of the test run; None where the verdict is what an imported log tells."""
     grader_version: str
     """Which grader said so."""
+    probes: ProbeReport | None = None
+    """None where the task has none, or nothing was left to ask."""
+    evidence: tuple[Evidence, ...] = ()
+    """What speaks against it."""
+    quality: Quality | None = None
+    """None where nobody looked."""
+    timeout_of: Literal["policy", "machine"] | None = None
+    """Of a time-out: whether the patched code used the time up, or the machine did not give it."""
     sandbox: str = ""
     """The kind of sandbox that the tests ran in (``process`` isolates nothing)."""

@@ -195,7 +195,8 @@ class TaskView(Record):
 
 class Task(VersionedRecord):
     """One task, whole. ``workspace`` is the git tree id that the agent starts from; ``gold_patch`` a unified diff;
-    ``functions`` are those that it touches, as ``path:qualified name``."""
+    ``functions`` are those that it touches, as ``path:qualified name``; ``probes`` the blob id of calls to the code
+    with their known results (``patchgym.grading``), privileged."""
 
     VERSION: ClassVar[int] = 2
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"validation"})  # when and how fast it was proved
@@ -210,6 +211,7 @@ class Task(VersionedRecord):
     gold_patch: str
     key_files: tuple[str, ...]
     functions: tuple[str, ...] = ()
+    probes: str | None = None
     scope: Scope
     difficulty: Difficulty | None = None
     limits: Limits = Limits()
@@ -217,6 +219,12 @@ class Task(VersionedRecord):
     split: Literal["train", "heldout"]
     validation: Validation | None = None
     foreign: Foreign | None = None
+
+    @property
+    def blobs(self) -> frozenset[str]:
+        """The ids of every object that the task needs beside its workspace."""
+        files = (*self.tests.visible_files.values(), *self.tests.hidden_files.values())
+        return frozenset(files if self.probes is None else (*files, self.probes))
 
     def view(self) -> TaskView:
         """The part that an agent may see."""

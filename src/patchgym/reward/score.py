@@ -36,8 +36,8 @@ class RewardSettings(Settings):
 def outcome_value(report: TestReport, settings: RewardSettings) -> tuple[str, float | None]:
     """The first layer: the gate that applies and its value; None where there is nothing to score."""
     match report.verdict:
-        case Verdict.INFRA_ERROR:
-            return "infra_error", None
+        case Verdict.INFRA_ERROR | Verdict.ABSTAINED:
+            return str(report.verdict), None
         case Verdict.RESOLVED:
             return "solved", 1.0
         case Verdict.TAMPERED | Verdict.INVALID | Verdict.TIMEOUT:

@@ -28,13 +28,13 @@ def copy_objects(trajectory: Trajectory, source: ObjectStore, target: ObjectStor
 
 
 def copy_task(task: Task, source: ObjectStore, target: ObjectStore) -> None:
-    """Copy the workspace and the test files of a task from one store to another.
+    """Copy the workspace of a task, and all that it needs beside it, from one store to another.
 
     Raises:
         DataError: one of them is missing.
         StorageError: the disk is full.
     """
     source.copy_tree(task.workspace, target)
-    for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
+    for blob in sorted(task.blobs):
         if blob not in target:
             target.put(source.get(blob))

@@ -83,7 +83,7 @@ def write_task_set(folder: Path, manifest: TaskSetManifest, tasks: Sequence[Task
         kept = ObjectStore(folder / _OBJECTS)
         for task in tasks:
             objects.copy_tree(task.workspace, kept)
-            for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
+            for blob in sorted(task.blobs):
                 kept.put(objects.get(blob))
         _write(folder / _TASKS, "".join(task.to_line() + "\n" for task in tasks))
         _write(folder / _MANIFEST, manifest.to_line() + "\n")
@@ -101,7 +101,7 @@ def _check_objects(objects: ObjectStore, task: Task, where: str) -> None:
         needed = {entry.id for entry in objects.entries(task.workspace).values()}
     except DataError as error:
         raise DataError(f"{where}: the workspace of {task.id} is not whole", why=str(error), mend=error.mend) from error
-    needed |= {*task.tests.visible_files.values(), *task.tests.hidden_files.values()}
+    needed |= task.blobs
     for blob in sorted(needed):
         if blob not in objects:
             raise DataError(

@@ -118,7 +118,7 @@ def _lost_foreign(task: Task, back: Task) -> list[str]:
 
 def _copy(task: Task, source: ObjectStore, target: ObjectStore) -> None:
     source.copy_tree(task.workspace, target)
-    for blob in (*task.tests.visible_files.values(), *task.tests.hidden_files.values()):
+    for blob in sorted(task.blobs):
         if blob not in target:
             target.put(source.get(blob))
 
