@@ -19,6 +19,7 @@ class RunCounts(Record):
     invalid: int
     timeout: int
     infra_error: int
+    abstained: int
     submitted: int
     steps: int
     mean_reward: float | None
