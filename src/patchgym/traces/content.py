@@ -15,7 +15,9 @@ from patchgym.traces.jsontext import text_of
 from patchgym.traces.values import count_kind, mapping, objects, string
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
-_MEDIA = frozenset({"image", "document", "audio", "video", "image_url", "input_image", "input_file", "input_audio"})
+_MEDIA = frozenset(
+    {"image", "document", "audio", "video", "image_url", "input_image", "input_file", "input_audio", "file"}
+)
 _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
 _DATA_URI = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),", re.DOTALL)
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+*-]{1,100}")
@@ -56,6 +58,17 @@ def parts_of(content: object, intake: Intake, left_out: Counter[str]) -> Parts:
     return parts
 
 
+def text_and_more(content: object, intake: Intake, left_out: Counter[str]) -> tuple[str, tuple[Attachment, ...]]:
+    """The text of a message's content and its attachments, where thoughts and calls stand elsewhere. What stands here
+    all the same is counted."""
+    parts = parts_of(content, intake, left_out)
+    for part in (*parts.calls, *parts.results):
+        count_kind(left_out, "content", part.get("type") or "call")
+    if parts.thoughts:
+        left_out["content_thoughts"] += len(parts.thoughts)
+    return parts.content, tuple(parts.attachments)
+
+
 def _take(part: dict[str, Any], parts: Parts, intake: Intake, left_out: Counter[str]) -> None:
     kind = str(part.get("type", ""))
     if kind in ("thinking", "reasoning") or part.get("thought") is True:
@@ -85,10 +98,10 @@ def _think(part: dict[str, Any], parts: Parts, left_out: Counter[str]) -> None:
 
 def _attachments(part: dict[str, Any], kind: str, intake: Intake, left_out: Counter[str]) -> list[Attachment]:
     """The images or documents of a part."""
-    source = mapping(part.get("source"))
+    source = mapping(part.get("source")) or mapping(part.get("file")) or mapping(part.get("input_audio"))
     inline, at = mapping(part.get("inlineData")), mapping(part.get("fileData"))
     family = "image" if "image" in kind or not kind else kind
-    if inline or source.get("type") == "base64":
+    if inline or (source.get("type", "base64") == "base64" and string(source.get("data"))):
         media = string(source.get("media_type")) or string(inline.get("mimeType"))
         data = source.get("data", inline.get("data"))
         return [_decoded(data if isinstance(data, str) else "", media, family, intake)]
@@ -98,12 +111,16 @@ def _attachments(part: dict[str, Any], kind: str, intake: Intake, left_out: Coun
         ]
     found = []
     image = part.get("image_url")
-    named = [image.get("url") if isinstance(image, dict) else image, source.get("url"), at.get("fileUri")]
+    named = [image.get("url") if isinstance(image, dict) else image, at.get("fileUri")]
+    named += [source.get("url"), source.get("file_data")]
     named += [part.get(key) for key in ("image", "document", "audio", "video", "file_data", "data")]
     named += part["image_urls"] if isinstance(part.get("image_urls"), list) else []
     for address in named:
         if isinstance(address, str) and address:
             found.append(_addressed(address, family, intake, left_out))
+    media = string(source.get("media_type")) or string(part.get("mime"))
+    if not found and media is not None:  # it lies elsewhere
+        found.append(intake.attachment(_media_type(media, family), None))
     if not found:
         count_kind(left_out, "empty", family)
     return found

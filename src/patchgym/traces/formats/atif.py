@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from patchgym.records import Message, Observation, SpawnedBy, StepTokens, ToolCall, Trajectory, Usage
+from patchgym.traces.content import text_and_more
 from patchgym.traces.difference import with_difference
 from patchgym.traces.draft import Draft
-from patchgym.traces.formats.content import text_and_more
 from patchgym.traces.formats.conversation import tools_of
 from patchgym.traces.formats.rows import is_document, rows
 from patchgym.traces.glance import Glance

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from patchgym.records import Message, Observation, ToolCall, Trajectory, Usage
+from patchgym.traces.content import assistant, parts_of, text_and_more
 from patchgym.traces.draft import Draft
-from patchgym.traces.formats.content import text_and_more
 from patchgym.traces.formats.textcalls import exit_code_in
 from patchgym.traces.intake import Intake, count_of, moment, text_of
 
@@ -66,30 +66,16 @@ def _message(draft: Draft, message: dict[str, Any], intake: Intake) -> None:
 
 
 def _answer(draft: Draft, message: dict[str, Any], blocks: list[Any], intake: Intake) -> None:
-    kinds = {"tool_use", "thinking"}
+    parts = parts_of(blocks, intake, draft.left_out)
     calls = tuple(
         ToolCall(
             id=text_of(block.get("id")), name=text_of(block.get("name")), arguments=text_of(block.get("input") or {})
         )
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_use"
+        for block in parts.calls
     )
-    thoughts = [
-        text_of(block.get("thinking"))
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == "thinking" and block.get("thinking")
-    ]
-    rest = [block for block in blocks if not (isinstance(block, dict) and block.get("type") in kinds)]
-    text, attachments = text_and_more(rest, intake, draft.left_out)
     model = message.get("modelInfo")
     draft.answered(
-        Message(
-            role="assistant",
-            content=text,
-            reasoning="\n".join(thoughts) or None,
-            tool_calls=calls,
-            attachments=attachments,
-        ),
+        assistant(parts, calls),
         model=text_of(model.get("id")) or None if isinstance(model, dict) else None,
         usage=_usage(message.get("metrics")),
         started_at=moment(message.get("ts")),

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from patchgym.records import Action, Attachment, Message, Observation, ToolCall, ToolSpec, Usage
+from patchgym.traces.content import Parts, parts_of
 from patchgym.traces.draft import Draft
-from patchgym.traces.formats.content import text_and_more
 from patchgym.traces.formats.textcalls import exit_code_in, fenced_command, xml_calls
 from patchgym.traces.intake import Intake, count_of, moment, text_of
+from patchgym.traces.values import count_kind
 
 _Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: dict[str, _Role] = {
@@ -61,9 +62,12 @@ class Conversation:
         self._draft.left_out.update(
             f"message_{key}" for key in message if key not in _READ and message[key] not in (None, "", [], {})
         )
-        text, attachments = self._content(message)
+        parts = self._content(message)
+        text, attachments = parts.content, tuple(parts.attachments)
+        for part in (*parts.calls, *parts.results):
+            count_kind(self._draft.left_out, "content", part.get("type") or "call")
         if role == "assistant":
-            self._answer(message, text, attachments, following)
+            self._answer(message, parts, following)
         elif role == "tool":
             self._told_by_tool(message, text, attachments)
         elif role == "user" and self._asked_in_text:
@@ -71,28 +75,26 @@ class Conversation:
         else:
             self._draft.given(Message(role=role, content=text, attachments=attachments))
 
-    def _content(self, message: dict[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
+    def _content(self, message: dict[str, Any]) -> Parts:
         value = next((message[key] for key in _CONTENT if message.get(key) not in (None, "")), None)
-        return text_and_more(value, self._intake, self._draft.left_out)
+        return parts_of(value, self._intake, self._draft.left_out)
 
-    def _answer(
-        self, message: dict[str, Any], text: str, attachments: tuple[Attachment, ...], following: dict[str, Any]
-    ) -> None:
+    def _answer(self, message: dict[str, Any], parts: Parts, following: dict[str, Any]) -> None:
+        text = parts.content
         calls = self._calls(message)
         in_text: list[Action] = [] if calls else xml_calls(text)
         if not calls and not in_text and _ROLES.get(text_of(following.get("role") or following.get("from"))) == "user":
-            command = fenced_command(text, self._content(following)[0])
+            command = fenced_command(text, self._content(following).content)
             in_text = [command] if command else []
-        reasoning, _ = text_and_more(
-            next((message[key] for key in _REASONING if message.get(key)), None), self._intake, self._draft.left_out
-        )
+        beside = next((message[key] for key in _REASONING if message.get(key)), None)
+        thoughts = parts_of(beside, self._intake, self._draft.left_out)
         self._draft.answered(
             Message(
                 role="assistant",
                 content=text,
-                reasoning=reasoning or None,
+                reasoning="\n".join([*thoughts.text, *thoughts.thoughts, *parts.thoughts]) or None,
                 tool_calls=calls,
-                attachments=attachments,
+                attachments=tuple(parts.attachments),
             ),
             None if calls else in_text,
             usage=usage_of(message.get("usage")),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from patchgym.records import Message, ToolCall, Trajectory
+from patchgym.traces.content import text_and_more
 from patchgym.traces.draft import Draft
-from patchgym.traces.formats.content import text_and_more
 from patchgym.traces.intake import Intake, text_of
 
 NAME = "cursor"
