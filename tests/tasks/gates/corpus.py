@@ -115,7 +115,6 @@ def answer_of(name: str) -> Answer:
 
 
 def planted(side: str) -> list[tuple[str, str, str]]:
-    """Case, kind (empty for clean ones) and text of every planted statement of ``leaking``, ``clean`` or
-    ``missed`` (leaks that are known not to be found under their kind)."""
+    """Case, kind (empty for clean ones) and text of every planted statement of ``leaking`` or ``clean``."""
     data = tomllib.loads(resources.files("tests.tasks.gates").joinpath("statements.toml").read_text(encoding="utf-8"))
     return [(group["case"], group.get("kind", ""), text) for group in data[side] for text in group["texts"]]

@@ -58,14 +58,6 @@ def test_scrubbing_a_mixture_leaves_nothing_that_leaks(parts: list[tuple[str, st
     assert scrub(left, ()) == left
 
 
-def test_recall_and_precision_over_all_that_was_planted() -> None:
-    wanted = LEAKING + planted("missed")
-    found = sum(kind in {leak.kind for leak in statement_leaks(text, answer_of(case))} for case, kind, text in wanted)
-    wrong = sum(bool(statement_leaks(text, answer_of(case))) for case, _, text in CLEAN)
-    assert found / len(wanted) >= 0.95
-    assert found / (found + wrong) >= 0.99
-
-
 def test_what_write_instruction_makes_is_clean() -> None:
     text = write_instruction("calc", {"tests/test_calc.py::test_above": TRACEBACK}, lambda path: path == "calc.py")
     assert statement_leaks(text, answer_of("clamp")) == ()

@@ -121,6 +121,12 @@ def _gerunds(stems: tuple[str, ...]) -> str:
 
 
 _FLAGS = re.IGNORECASE
+_AROUND = (
+    r"(?:guard|wrap|surround|protect|enclose)\s+[^.;\n]{0,40}?\s(?:with|in|by|inside)\s+(?:an?\s+|the\s+)?"
+    r"(?:`?(?:if|try|else|elif|while|except|with)`?(?:[-/ ](?:except|else))?\s+"
+    r"(?:statement|block|clause|check|branch|loop)"
+    r"|conditions?\b|guards?\b|(?:null|none|bounds?|length|type|empty)[- ]checks?\b|isinstance\b)"
+)
 _MARKS = frozenset(".,:;()[]{}-")
 _NOUN_ORDERS = (
     re.compile(rf"{_LEAD}(?P<words>{_verbs((*_CUT, *_TURN))}\s+{_DET}{{0,4}}{_MANY}{_NOUN})", _FLAGS),
@@ -144,6 +150,7 @@ _NOUN_ORDERS = (
         r"(?:(?:in|ex)clusive|(?:non-)?strict))",
         _FLAGS,
     ),
+    re.compile(rf"{_LEAD}(?P<words>{_AROUND})", _FLAGS),
     re.compile(
         rf"{_LEAD}(?P<words>initiali[sz]e\s+{_MANY}(?:to|with|as)\s+{_SPAN}\s+(?:before|outside|at)\b)",
         _FLAGS,
@@ -173,7 +180,7 @@ _SPAN_ORDERS = (
 # it puts in its place.
 _CONNECTIVE = re.compile(
     r"\b(?:instead\s+of|rather\s+than|in\s+place\s+of|where\s+it\s+should|should|must|needs\s+to|ought\s+to|has\s+to|but\s+not)\b"
-    r"|(?:,|\bbut|\band)\s+not\b|→|->|=>|而不是|而非|应该?是|应当?为|改成|改为|换成|换为|替换为|代替",
+    r"|(?:,|\bbut|\band)\s+not\b|→|->|=>|而不是|而非|应(?:该|当)?(?:是|为)|改成|改为|换成|换为|替换为|代替",
     _FLAGS,
 )
 _SWITCHED = re.compile(rf"\b{_SWITCH}\w{{0,8}}\s[^.;\n]{{0,40}}?\s(?P<to>to|with|by|for|into)\s", _FLAGS)
@@ -223,6 +230,18 @@ _STOPS = (". ", "\n", "; ", "。")
 _TOLD = re.compile(
     r"\b(?P<words>(?:use|using|return|returning|write|writing|put|putting)\s+`(?P<span>[^`\n]{1,60})`)", _FLAGS
 )
+_HAVE = re.compile(
+    rf"{_LEAD}(?P<words>(?:have|let|make|get)\s+{_DET}{{0,4}}{_MANY}{_NOUN}\s+(?:to\s+)?(?:return|raise|use|call|yield|compare|check"
+    r"|test|be)\s+(?:`(?P<span>[^`\n]{1,60})`|(?P<word>\w{1,40}(?:\.\w{1,40})?)))",
+    _FLAGS,
+)
+_CORRECT = re.compile(
+    rf"{_LEAD}(?P<words>{_SWITCH}e?p?\s+[^.;`\n]{{0,40}}?\s(?:to|with|by|for|into)\s+`(?P<span>[^`\n]{{1,60}})`)",
+    _FLAGS,
+)
+_CODE = re.compile(
+    r"`(?P<words>(?P<span>[^`\n]{0,40}\b(?:return|raise|yield|await|not|break|continue|elif|except|del|assert)\b[^`\n]{0,40}))`"
+)
 _OFF_BY_ONE = re.compile(r"(?P<words>\boff[- ]by[- ]one\b|差一错误|多(?:算|取|减|加)了?一\b)", _FLAGS)
 _LOOSEN = re.compile(
     r"(?P<words>\b(?:replace|change|make|turn)\s[^.;\n]{0,30}\b(?:comparison|inequality|bound)\b[^.;\n]{0,20}\b"
@@ -247,15 +266,21 @@ def edit_leaks(statement: str, answer: Answer) -> Iterator[Leak]:
             if not _goes_on(statement, match.end()):
                 yield _edit(match, "It says what to replace with what.")
     yield from _described(statement, answer)
-    for match in _TOLD.finditer(statement):
-        told = {token.text for token in tokens_of(match["span"]) if not token.text.isdigit()} - _MARKS
-        if told & answer.new_tokens and any(match["span"] in line for line in answer.added):
-            yield _edit(match, "It names what the fix puts in.")
+    for pattern in (_TOLD, _CORRECT, _CODE, _HAVE):
+        for match in pattern.finditer(statement):
+            if _is_put_in(match["span"] or match.groupdict().get("word") or "", answer):
+                yield _edit(match, "It names what the fix puts in.")
     numbers = any(
         token.isdigit() or token in ("<", "<=", ">", ">=") for token in answer.gone_tokens | answer.new_tokens
     )
     for match in _OFF_BY_ONE.finditer(statement) if numbers else ():
         yield _edit(match, "It names the mistake.")
+
+
+def _is_put_in(piece: str, answer: Answer) -> bool:
+    """Whether a piece of code stands in what the patch adds, with something that was not there before."""
+    told = {token.text for token in tokens_of(piece) if not token.text.isdigit()} - _MARKS
+    return bool(told & answer.new_tokens) and any(piece in line for line in answer.added)
 
 
 def _goes_on(statement: str, position: int) -> bool:
@@ -275,7 +300,8 @@ def _described(statement: str, answer: Answer) -> Iterator[Leak]:
     for start, end in joints:
         head = max(start - 48, *(statement.rfind(stop, 0, start) + 1 for stop in _STOPS))
         tail = min(end + 32, *(at for at in (statement.find(stop, end) for stop in _STOPS) if at >= 0), len(statement))
-        left, right = _near(statement[head:start]), _near(statement[end:tail])
+        chinese = re.search(r"[\u4e00-\u9fff]", statement[head:tail]) is not None
+        left, right = _near(statement[head:start], chinese), _near(statement[end:tail], chinese)
         gone, new = answer.gone_tokens, answer.new_tokens
         if (left & gone and right & new) or (left & new and right & gone):
             why = "It names what the fix takes out and what it puts in its place."
@@ -283,11 +309,10 @@ def _described(statement: str, answer: Answer) -> Iterator[Leak]:
             yield Leak(kind="edit", start=head, end=tail, words=words, matches=words.strip(), why=why)
 
 
-def _near(piece: str) -> set[str]:
-    """The tokens of a piece that may stand for code: operators, words that are no English ones, and what is quoted as
-    code. Numbers are left out: they are values more often than code."""
+def _near(piece: str, chinese: bool) -> set[str]:
+    """The tokens of a piece that may stand for code: operators, words that are no English ones (of a Chinese text every
+    English word is code), and what is quoted as code. Numbers are left out: they are values more often than code."""
     quoted = {token.text for span in re.findall(r"`([^`]+)`", piece) for token in tokens_of(span)}
-    chinese = re.search(r"[\u4e00-\u9fff]", piece) is not None  # where an English word is code
     plain = {token.text for token in tokens_of(piece)} - (frozenset() if chinese else _COMMON_WORDS)
     return {text for text in plain | quoted if not text[0].isdigit() and text not in _MARKS}
 
