@@ -23,7 +23,7 @@ from patchgym.tasks.bugs.bug import Bug
 from patchgym.tasks.bugs.operators import OPERATORS
 from patchgym.tasks.bugs.targets import PlanSettings, plan
 from patchgym.tasks.cleaning import clean
-from patchgym.tasks.funnel import Funnel
+from patchgym.tasks.funnel import Funnel, meaning_of
 from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.healthy import Suites
@@ -109,7 +109,8 @@ async def build_task_set(
 
 def _told(funnel: Funnel) -> str:
     """What became of all candidates, in a line or two."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in [*funnel.dropped.items(), *funnel.refused.items()])
+    lost = [*funnel.dropped.items(), *funnel.refused.items()]
+    counts = ", ".join(f"{count} {reason} ({meaning_of(reason)})" for reason, count in lost)
     shown = "".join(f" {reason}: {text}." for reason, text in funnel.examples.items())
     return f"What became of them: {counts or 'there were none'}.{shown}"
 
