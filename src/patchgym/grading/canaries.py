@@ -44,9 +44,8 @@ def draw_canaries(ids: Sequence[str], draw: random.Random | None = None) -> tupl
     for at, (maker, outcome, share) in enumerate(wanted):
         name = namer.test()
         body = "".join(f"    {line}\n" for line in maker(draw, namer.word))
-        path = file if at in owned else draw.choice(files)
         line = draw.randint(20, 400)
-        found.append(Canary(path, name, f"def {name}():\n{body}", at in owned, share, line, outcome))
+        found.append(Canary(file, name, f"def {name}():\n{body}", at in owned, share, line, outcome))
     draw.shuffle(found)
     return tuple(found)
 

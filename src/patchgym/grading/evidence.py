@@ -38,14 +38,14 @@ def _of_canaries(run: TestRun, canaries: Sequence[Canary]) -> Iterable[Evidence]
         return
     told = 0
     for canary in canaries:
-        seen = run.canaries.get(canary.id)
+        seen = run.canaries.get(canary.name)
         if seen is None or not seen.called:
             continue
         told += 1
         if (seen.outcome in _PASSING) != (canary.outcome in _PASSING) or seen.outcome is Outcome.SKIPPED:
             yield Evidence(
                 kind="canary",
-                where=canary.id,
+                where=seen.test,
                 quote=canary.source[:_QUOTED],
                 why=f"This test of the grader must be {canary.outcome} and came out as {seen.outcome}.",
                 proof=True,

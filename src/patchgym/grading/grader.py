@@ -112,8 +112,8 @@ class Grader:
             update={"probes": probes, "evidence": evidence[:_MOST_EVIDENCE], "quality": quality, "timeout_of": whose}
         )
 
-    async def _look(self, task: Task, tree: str, built: Built) -> _Seen:
-        """Run the tests of ``task`` on ``tree`` in a fresh sandbox.
+    async def _look(self, task: Task, tree: str, built: Built, *, thorough: bool = False) -> _Seen:
+        """Run the tests of ``task`` on ``tree`` in a fresh sandbox, looking after each test where that is ``thorough``.
 
         Raises:
             SandboxError: the sandbox was lost.
@@ -125,10 +125,8 @@ class Grader:
                 return _Seen(await run_plainly(sandbox, wanted, timeout_s=task.tests.timeout_s), ())
             canaries = draw_canaries(wanted) if Layer.CANARIES in self._layers else ()
             files = (*task.tests.visible_files, *task.tests.hidden_files)
-            guarding = Guarding(canaries, Layer.WATCH in self._layers, files)
-            run = await run_tests(
-                sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s, guarding=guarding
-            )
+            guarding = Guarding(canaries, Layer.WATCH in self._layers, thorough, files)
+            run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s, guarding=guarding)
         finally:
             await sandbox.close()
         if any(not note.proof for note in run.notes):
@@ -136,9 +134,7 @@ class Grader:
             run = unusual(run, self._objects, self._objects.entries(tree), usual)
         return _Seen(run, evidence_of(run, canaries))
 
-    async def _held_against(
-        self, task: Task, built: Built, evidence: tuple[Evidence, ...]
-    ) -> tuple[Evidence, ...]:
+    async def _held_against(self, task: Task, built: Built, evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         """Of what a run showed, what the task's own solution does not show as well: a suite may be odd by itself. The
         solution is run for that once, and only where there is anything to ask."""
         tree = self._gold_tree(task) if evidence else None
@@ -146,7 +142,7 @@ class Grader:
             return evidence
         key = tree, len(_wanted(task.tests))
         if key not in self._golds:
-            self._golds[key] = frozenset(map(key_of, (await self._look(task, tree, built)).evidence))
+            self._golds[key] = frozenset(map(key_of, (await self._look(task, tree, built, thorough=True)).evidence))
         return tuple(one for one in evidence if key_of(one) not in self._golds[key])
 
     async def _gold_in_time(self, task: Task, built: Built) -> bool:
@@ -175,7 +171,7 @@ def _log(run: TestRun) -> str:
     what was printed."""
     if run.ended is None or not run.failures:
         return run.log[-_LOG_CHARS:] if run.ended is None or not run.complete else ""
-    texts = [f"{test}\n{text}" for test, text in run.failures.items() if test not in run.canaries]
+    texts = [f"{test}\n{text}" for test, text in run.failures.items()]
     return "\n\n".join(texts)[:_LOG_CHARS]
 
 

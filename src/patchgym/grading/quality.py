@@ -107,7 +107,7 @@ async def _compiles(sandbox: Sandbox, paths: Sequence[str]) -> bool | None:
     done = await sandbox.exec(command, stdin=json.dumps(list(paths)).encode(), timeout_s=_SECONDS)
     if done.ending is not Ending.EXITED or done.exit_code != 0:
         return None
-    return json.loads(done.stdout) == []
+    return bool(json.loads(done.stdout) == [])
 
 
 async def _lint(sandbox: Sandbox) -> int | None:
@@ -163,9 +163,7 @@ async def _kills(place: _Bench, task: Task, tree: str, tests: Collection[str]) -
     )
 
 
-async def _run(
-    place: _Bench, task: Task, tree: str, ids: Sequence[str], files: Sequence[str] = ()
-) -> TestRun:
+async def _run(place: _Bench, task: Task, tree: str, ids: Sequence[str], files: Sequence[str] = ()) -> TestRun:
     spec = sandbox_spec(tree, task.environment, place.built, base=task.workspace)
     sandbox = await place.factory.create(spec)
     try:

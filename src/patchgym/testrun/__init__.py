@@ -53,7 +53,7 @@ class TestRun:
     ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
     streams of ``process``.
 
-    A guarded run says besides what became of the ``canaries``, by their ids; the ``notes`` of its watch; and how the
+    A guarded run says besides what became of the ``canaries``, by their names; the ``notes`` of its watch; and how the
     tests' process ``ended`` (None: the guard was not heard to the end).
     """
 
@@ -151,9 +151,9 @@ async def run_tests(
     guarding: Guarding | None = None,
     files: Sequence[str] = (),
 ) -> TestRun:
-    """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at most ``timeout_s`` seconds.
-    ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the last test. With ``guarding``
-    another process holds the report channel and the time (no lines are watched then).
+    """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
+    most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
+    last test. With ``guarding`` another process holds the report channel and the time (no lines are watched then).
 
     Raises:
         SandboxError: the sandbox was lost.

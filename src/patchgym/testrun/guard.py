@@ -7,6 +7,7 @@ quote, and the answer has to be of that test. A line that comes unasked, early, 
 evidence. It also keeps the time, and says how the child ended and what CPU time all of it had.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -87,7 +88,7 @@ class Guard:
             signal.signal(number, signal.SIG_IGN)
         self.let_go()
         timed_out = not self.listen()
-        cpu, waited = (times_of(family(os.getpid())) if timed_out else (0.0, None))
+        cpu, waited = times_of(family(os.getpid())) if timed_out else (0.0, None)
         if timed_out:
             self.kill_all()
         status, used = self.reap()
@@ -175,10 +176,8 @@ class Guard:
     def let_go(self) -> None:
         """Let the next test run."""
         self.word = os.urandom(WORD_BYTES).hex()
-        try:
+        with contextlib.suppress(OSError):  # it is gone, and the end comes by itself
             os.write(self.writing, self.word.encode() + b"\n")
-        except OSError:  # it is gone, and the end comes by itself
-            pass
 
     def suspect(self, raw: bytes) -> None:
         """Report a line that the runner does not write."""

@@ -8,9 +8,9 @@ from patchgym.records import Outcome
 
 @dataclass(frozen=True)
 class Canary:
-    """A test whose outcome is known: ``source`` is one function called ``name``, which the runner puts into the test
-    file at ``path`` (into a new file there where it is ``own``), ``at`` a share of the way through all tests, as if it
-    began at ``line``. It must come out as ``outcome``."""
+    """A test whose outcome is known: ``source`` is one function called ``name``, which the runner puts into a new file
+    at ``path`` where it is ``own``, else into the test file whose turn it is; ``at`` is a share of the way through all
+    tests, and ``line`` where it seems to begin. It must come out as ``outcome``."""
 
     path: str
     name: str
@@ -20,16 +20,12 @@ class Canary:
     line: int
     outcome: Outcome
 
-    @property
-    def id(self) -> str:
-        """Its pytest id."""
-        return f"{self.path}::{self.name}"
-
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of a canary. ``called`` is False where its set-up already went wrong, so that it was never run."""
+    """What became of a canary, whose pytest id is ``test``. ``called`` is False where its set-up already went wrong, so that it was never run."""
 
+    test: str
     outcome: Outcome
     called: bool
 
@@ -75,10 +71,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class Guarding:
-    """``canaries`` are planted among the tests; with ``watch``, what decides is watched."""
+    """``canaries`` are planted among the tests; with ``watch``, what decides is watched: compared at a few moments that
+    are drawn, or after each test where that is ``thorough``."""
 
     canaries: tuple[Canary, ...] = ()
     watch: bool = False
+    thorough: bool = False
     tests: tuple[str, ...] = ()
     """The test files, which may look at whatever they like."""
 
@@ -89,4 +87,5 @@ class Guarding:
             "guard": timeout_s,
             "canaries": [{name: getattr(canary, name) for name in told} for canary in self.canaries],
             "watch": list(self.tests) if self.watch else None,
+            "thorough": self.thorough,
         }

@@ -24,7 +24,7 @@ class Report:
         self.complete = False
         self._asked, self._watching = asked, watching
         self._guarded = guarding is not None
-        self._planted = frozenset(canary.id for canary in guarding.canaries) if guarding is not None else frozenset()
+        self._planted = frozenset(canary.name for canary in guarding.canaries) if guarding is not None else frozenset()
         self._order: list[str] = []
 
     def read(self, report: bytes) -> None:
@@ -45,9 +45,12 @@ class Report:
             case {"noted": dict(told)}:
                 self._take_note(told)
             case {"id": str(test), "outcome": str(outcome), "called": bool(called)} if (
-                test in self._planted and test not in self.canaries and outcome in _OUTCOMES
+                test not in self._asked and outcome in _OUTCOMES
             ):
-                self.canaries[test] = Planted(Outcome(outcome), called)
+                name = test.rpartition("::")[2]
+                if name not in self._planted or name in self.canaries:
+                    return False
+                self.canaries[name] = Planted(test, Outcome(outcome), called)
             case _:
                 return False
         return True

@@ -12,22 +12,70 @@ import os
 import sys
 import threading
 import types
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 MOST_NOTES = 40
 LONGEST = 200
 DEEPEST = 4
-DECIDING = (
-    "_pytest.runner _pytest.reports _pytest.python _pytest.python_api _pytest.raises _pytest.outcomes _pytest.skipping "
-    "_pytest.main _pytest.nodes _pytest.fixtures _pytest.unittest _pytest._code.code _pytest.assertion.rewrite "
-    "_pytest.assertion.util _pytest.config _pytest.mark.structures pluggy._hooks pluggy._callers pluggy._manager "
-    "unittest.case operator json json.encoder time"
-).split()
+DECIDING = [
+    "_pytest.runner",
+    "_pytest.reports",
+    "_pytest.python",
+    "_pytest.python_api",
+    "_pytest.raises",
+    "_pytest.outcomes",
+    "_pytest.skipping",
+    "_pytest.main",
+    "_pytest.nodes",
+    "_pytest.fixtures",
+    "_pytest.unittest",
+    "_pytest._code.code",
+    "_pytest.assertion.rewrite",
+    "_pytest.assertion.util",
+    "_pytest.config",
+    "_pytest.mark.structures",
+    "pluggy._hooks",
+    "pluggy._callers",
+    "pluggy._manager",
+    "unittest.case",
+    "operator",
+    "json",
+    "json.encoder",
+    "time",
+]
 EVENTS = frozenset(
-    "sys._getframe sys._current_frames sys._current_exceptions sys.settrace sys.setprofile sys.addaudithook "
-    "gc.get_objects gc.get_referrers gc.get_referents code.__new__ object.__getattr__ object.__setattr__ open "
-    "os.fork os.forkpty os.exec os.posix_spawn os.kill os.killpg subprocess.Popen os.listdir os.scandir os.remove "
-    "os.rename ctypes.dlopen ctypes.dlsym ctypes.addressof ctypes.cdata ctypes.PyObj_FromPtr pty.spawn".split()
+    [
+        "sys._getframe",
+        "sys._current_frames",
+        "sys._current_exceptions",
+        "sys.settrace",
+        "sys.setprofile",
+        "sys.addaudithook",
+        "gc.get_objects",
+        "gc.get_referrers",
+        "gc.get_referents",
+        "code.__new__",
+        "object.__getattr__",
+        "object.__setattr__",
+        "open",
+        "os.fork",
+        "os.forkpty",
+        "os.exec",
+        "os.posix_spawn",
+        "os.kill",
+        "os.killpg",
+        "subprocess.Popen",
+        "os.listdir",
+        "os.scandir",
+        "os.remove",
+        "os.rename",
+        "ctypes.dlopen",
+        "ctypes.dlsym",
+        "ctypes.addressof",
+        "ctypes.cdata",
+        "ctypes.PyObj_FromPtr",
+        "pty.spawn",
+    ]
 )
 LOOKING = ("tb_frame",)
 SETTING = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__")
@@ -116,7 +164,7 @@ class Watch:
     def caller(self) -> Optional[Tuple[str, int, str]]:
         """The code of the workspace that asked, no test file; None where another did."""
         try:
-            frame = sys._getframe(3)  # beyond this, ``asked`` and the hook
+            frame: Optional[types.FrameType] = sys._getframe(3)  # beyond this, ``asked`` and the hook
         except ValueError:  # the start of a thread
             return None
         for _ in range(DEEPEST):
@@ -178,7 +226,7 @@ class Watch:
         now = {}
         for name, part in implementations(self.manager):
             now[name, id(part.function)] = part
-        for name, one in self.hooks - set(now):
+        for name, _ in self.hooks - set(now):
             self.note("changed", "a hook of %s is gone" % name, True)
         for name, one in set(now) - self.hooks:
             code = getattr(now[name, one].function, "__code__", None)
@@ -226,7 +274,7 @@ def identity(value: Any) -> Any:
         value = value.fget
     if not isinstance(value, types.FunctionType):
         value = getattr(value, "__func__", value)
-    code: Callable[..., Any] = getattr(value, "__code__", None)
+    code = getattr(value, "__code__", None)
     return id(value), id(code), id(getattr(value, "__defaults__", None))
 
 
