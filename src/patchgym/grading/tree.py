@@ -25,6 +25,10 @@ def graded_tree(
         raise PatchError(
             f"The patch is {len(patch) / 1024**2:.0f} MB long", why=f"At most {MOST_BYTES // 1024**2} MB are graded."
         )
+    try:
+        patch.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise PatchError("The patch is no text", why=str(error)) from None
     base = objects.entries(task.workspace)
     guarded = Guarded(task.tests, task.environment, base, _changed(task.gold_patch), layers)
     tampered = tuple(path for path in patched_paths(patch) if guarded.refuses(path))

@@ -23,7 +23,8 @@ class Canary:
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of a canary, whose pytest id is ``test``. ``called`` is False where its set-up already went wrong, so that it was never run."""
+    """What became of a canary, whose pytest id is ``test``. ``called`` is False where its set-up already went wrong, so
+    that it was never run."""
 
     test: str
     outcome: Outcome
