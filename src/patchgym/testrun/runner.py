@@ -25,7 +25,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 TEXT_LIMIT = 4000
-CHECKS = 4
+CHECKS = 2
 NO_IMPORT = "ImportError while importing test module"
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
 

@@ -95,10 +95,12 @@ class Watch:
         self.busy: Set[int] = set()
         self.guard = os.getppid()
         self.private = frozenset("/proc/%s/fd/%d" % (me, one) for me in ("self", os.getpid()) for one in private)
-        self.hooks: Set[Tuple[str, int]] = set()
+        self.hooks: Dict[str, List[Any]] = {}
         self.manager: Any = None
         self.loaded = {name: module for name, module in sys.modules.items() if name.split(".", 1)[0] in ROOTS}
-        self.before = dict(self.snapshot())
+        self.before = list(self.snapshot())
+        self.names = {label: (space, frozenset(space)) for space, label in self.spaces()}
+        self.replaced = [replaced(one) for one in own]
         self.tracing = sys.gettrace(), sys.getprofile()
 
     def begin(self) -> None:
@@ -200,10 +202,15 @@ class Watch:
         me = threading.get_ident()
         self.busy.add(me)
         try:
-            now = dict(self.snapshot())
-            for name, known in self.before.items():
-                if now.get(name) != known:
-                    self.note("changed", name, True)
+            for space, name, value, function, code, label in self.before:
+                if space.get(name) is not value or (code is not None and function.__code__ is not code):
+                    self.note("changed", label + "." + name, True)
+            for label, (space, names) in self.names.items():
+                if len(space) != len(names):
+                    self.compare_names(label, space, names)
+            for one, known in zip(self.own, self.replaced):  # noqa: B905  (Python 3.9 knows no strict)
+                if replaced(one) != known:
+                    self.note("changed", "the runner's " + type(one).__name__, True)
             for name, module in self.loaded.items():
                 if sys.modules.get(name) is not module:
                     self.note("changed", "sys.modules[%r]" % name, True)
@@ -213,50 +220,61 @@ class Watch:
         finally:
             self.busy.discard(me)
 
+    def compare_names(self, label: str, space: Any, names: FrozenSet[str]) -> None:
+        """Note what was added to a class, or to a module under the name of a builtin: it is found first."""
+        for name in set(space) - names:
+            value = space.get(name)
+            if name in vars(builtins) or (label in self.classes and isinstance(value, MEMBERS)):
+                self.note("changed", label + "." + name, True)
+
     def keep_hooks(self, manager: Any) -> None:
         """Take down which hooks there are, before anything of the workspace is collected."""
         self.manager = manager
-        self.hooks = {(name, id(part.function)) for name, part in implementations(manager)}
-        self.kept = [part.function for _, part in implementations(manager)]  # so that no other gets their ids
+        self.hooks = {name: [part.function for part in parts] for name, parts in implementations(manager)}
 
     def compare_hooks(self) -> None:
         """Note hooks that are gone, and those that code of the workspace added which is no conftest."""
-        if self.manager is None:
-            return
-        now = {}
-        for name, part in implementations(self.manager):
-            now[name, id(part.function)] = part
-        for name, _ in self.hooks - set(now):
-            self.note("changed", "a hook of %s is gone" % name, True)
-        for name, one in set(now) - self.hooks:
-            code = getattr(now[name, one].function, "__code__", None)
-            path = code.co_filename if code is not None else ""
-            inside = path.startswith(("<", self.root)) or not path
-            if inside and path not in self.tests and os.path.basename(path) != "conftest.py":
-                self.note("changed", "a hook of %s was added by %s" % (name, path or "something without code"), True)
+        for name, parts in implementations(self.manager) if self.manager is not None else ():
+            known = self.hooks.get(name, [])
+            now = [part.function for part in parts]
+            if any(not any(one is other for other in now) for one in known):
+                self.note("changed", "a hook of %s is gone" % name, True)
+            for one in now if len(now) != len(known) else ():
+                if not any(one is other for other in known):
+                    self.compare_hook(name, one)
 
-    def snapshot(self) -> Iterator[Tuple[str, Any]]:
-        """What decides, as names with what they stand for now."""
-        for name, value in vars(builtins).items():
-            yield "builtins." + name, id(value)
-        for module_name in DECIDING:
-            module = sys.modules.get(module_name)
-            for name, value in list(vars(module).items()) if module is not None else ():
-                if name.startswith("__"):
-                    continue
-                if isinstance(value, FUNCTIONS):
-                    yield module_name + "." + name, identity(value)
-                elif isinstance(value, type) and value.__module__ == module_name:
-                    yield module_name + "." + name, id(value)
-                    for inner, member in list(vars(value).items()):
-                        if isinstance(member, MEMBERS):
-                            yield "%s.%s.%s" % (module_name, name, inner), identity(member)
-        for at, one in enumerate(self.own):
-            for name, value in list(vars(type(one)).items()):
-                if isinstance(value, types.FunctionType):
-                    yield "the runner's %s.%s" % (type(one).__name__, name), identity(value)
-            replaced = sorted(name for name, value in vars(one).items() if callable(value))
-            yield "the runner's %s (%d)" % (type(one).__name__, at), replaced
+    def compare_hook(self, name: str, function: Any) -> None:
+        """Note a hook that was added, where no conftest did."""
+        code = getattr(function, "__code__", None)
+        path = code.co_filename if code is not None else ""
+        inside = path.startswith(("<", self.root)) or not path
+        if inside and path not in self.tests and os.path.basename(path) != "conftest.py":
+            self.note("changed", "a hook of %s was added by %s" % (name, path or "something without code"), True)
+
+    def spaces(self) -> Iterator[Tuple[Any, str]]:
+        """The modules and classes that decide: what they hold, as it is at any time, and their names."""
+        self.classes: Set[str] = set()
+        yield vars(builtins), "builtins"
+        for name in DECIDING:
+            module = sys.modules.get(name)
+            if module is not None:
+                yield vars(module), name
+                for inner, value in list(vars(module).items()):
+                    if isinstance(value, type) and value.__module__ == name:
+                        self.classes.add(name + "." + inner)
+                        yield vars(value), name + "." + inner
+        for one in self.own:
+            yield vars(type(one)), "the runner's " + type(one).__name__
+
+    def snapshot(self) -> Iterator[Tuple[Any, str, Any, Any, Any, str]]:
+        """What decides: where it is held under which name, what it is, and the function and the code behind that.
+        Nothing here asks for an ``id``, which would be an event each."""
+        for space, label in self.spaces():
+            for name, value in list(space.items()):
+                if isinstance(value, DECISIVE) and (label == "builtins" or not name.startswith("__")):
+                    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                    code = function.__code__ if isinstance(function, types.FunctionType) else None
+                    yield space, name, value, function, code, label
 
     def all(self) -> List[Dict[str, Any]]:
         """Everything that was noted."""
@@ -264,23 +282,17 @@ class Watch:
 
 
 ROOTS: FrozenSet[str] = frozenset(["_pytest", "pytest", "pluggy", "unittest", "operator", "json", "builtins", "time"])
-FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 MEMBERS = (types.FunctionType, staticmethod, classmethod, property)
+DECISIVE = (*MEMBERS, types.BuiltinFunctionType, type)
 
 
-def identity(value: Any) -> Any:
-    """What tells a function from another, its code included."""
-    if isinstance(value, property):
-        value = value.fget
-    if not isinstance(value, types.FunctionType):
-        value = getattr(value, "__func__", value)
-    code = getattr(value, "__code__", None)
-    return id(value), id(code), id(getattr(value, "__defaults__", None))
+def replaced(one: Any) -> List[str]:
+    """What an object has of its own in the place of its class's functions."""
+    return sorted(name for name, value in vars(one).items() if callable(value))
 
 
-def implementations(manager: Any) -> Iterator[Tuple[str, Any]]:
+def implementations(manager: Any) -> Iterator[Tuple[str, List[Any]]]:
     """The implementations of every hook, by its name."""
     for name, caller in list(vars(manager.hook).items()):
         if name.startswith("pytest_"):
-            for part in caller.get_hookimpls():
-                yield name, part
+            yield name, caller.get_hookimpls()
