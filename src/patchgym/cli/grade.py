@@ -1,21 +1,22 @@
 """``patchgym grade``: verdicts on patches from a file."""
 
 import asyncio
-import json
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from pydantic import JsonValue
 
-from patchgym.cli.console import show_json, show_table, stage
+from patchgym.cli.console import show_json, show_line, show_table, stage
+from patchgym.cli.patchfile import read_patches
 from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
-from patchgym.errors import DataError, UsageError
 from patchgym.grading import Grader
-from patchgym.records import Task, TestReport, Verdict
+from patchgym.records import Outcome, Task, TestReport, Verdict
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
@@ -23,60 +24,108 @@ from patchgym.tasks import TaskSet
 @click.command()
 @click.argument("taskset", type=click.Path(path_type=Path))
 @click.option("--patches", type=click.Path(path_type=Path), required=True, help='JSONL of {"task_id", "patch"}.')
+@click.option("--repeat", default=1, show_default=True, type=click.IntRange(1), help="Gradings of each patch.")
+@click.option("--quality", is_flag=True, help="Also measure how each patch is made: compiles, new lint, own tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print every report as JSON.")
 @sandbox_options
-def command(taskset: Path, patches: Path, as_json: bool) -> None:
-    """Grade patches in fresh sandboxes with pristine tests."""
+def command(taskset: Path, patches: Path, repeat: int, quality: bool, as_json: bool) -> None:
+    """Grade patches in fresh sandboxes with pristine tests.
+
+    With --repeat, each patch is graded so many times, and what does not agree is a flake of its task. Exit code 1 when
+    grading itself failed, or gradings of one patch do not agree.
+    """
     tasks = TaskSet.load(taskset)
-    pairs = _read(patches, tasks)
-    reports = _grade(tasks, pairs)
+    pairs = read_patches(patches, tasks)
+    graded = _grade(tasks, pairs, repeat, quality)
+    flakes = _flakes(graded)
     if as_json:
-        rows: list[JsonValue] = [
-            {"task_id": task.id, **report.model_dump(mode="json")}
-            for (task, _), report in zip(pairs, reports, strict=True)
-        ]
-        counts = {verdict.value: sum(r.verdict is verdict for r in reports) for verdict in Verdict}
-        show_json({"graded": len(reports), **counts, "reports": rows})
+        show_json(_document(graded, flakes, repeat))
     else:
-        shown = [
-            (
-                task.id,
-                report.verdict.value,
-                f"{report.fail_to_pass.passed}/{report.fail_to_pass.total}",
-                f"{report.hidden.passed}/{report.hidden.total}",
-                f"{report.pass_to_pass.passed}/{report.pass_to_pass.total}",
-            )
-            for (task, _), report in zip(pairs, reports, strict=True)
-        ]
-        show_table(f"{patches.name}", ("task", "verdict", "fail-to-pass", "hidden", "pass-to-pass"), shown)
-    sys.exit(1 if any(report.verdict is Verdict.INFRA_ERROR for report in reports) else 0)
+        _show(patches.name, graded, flakes)
+    lost = any(report.verdict is Verdict.INFRA_ERROR for one in graded for report in one.reports)
+    sys.exit(1 if lost or flakes else 0)
 
 
-def _read(path: Path, tasks: TaskSet) -> list[tuple[Task, str]]:
-    if not path.is_file():
-        raise UsageError(f"There is no file {path}")
-    pairs: list[tuple[Task, str]] = []
-    for line_number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}, line {line_number}: not JSON", why=str(error)) from error
-        match row:
-            case {"task_id": str(task_id), "patch": str(patch)}:
-                pairs.append((tasks.task(task_id), patch))
-            case _:
-                raise DataError(f"{path}, line {line_number}: not an object with task_id and patch, both text")
-    return pairs
+@dataclass(frozen=True)
+class _Graded:
+    """A patch (by its ``line`` in the file) and every report on it."""
+
+    line: int
+    task: Task
+    reports: tuple[TestReport, ...]
 
 
-def _grade(tasks: TaskSet, pairs: Sequence[tuple[Task, str]]) -> list[TestReport]:
-    import tempfile
+@dataclass(frozen=True)
+class _Flake:
+    """What gradings of one patch do not agree on: a test, or (``test`` empty) the verdict alone."""
 
+    line: int
+    task: str
+    test: str
+    seen: tuple[str, ...]
+
+
+def _flakes(graded: Sequence[_Graded]) -> list[_Flake]:
+    """Every disagreement. A grading that the machine spoiled says nothing."""
+    found: list[_Flake] = []
+    for one in graded:
+        told = [report for report in one.reports if report.verdict is not Verdict.INFRA_ERROR]
+        tests = {test: tuple(report.tests.get(test, Outcome.MISSING) for report in told) for test in _tests(told)}
+        shaky = {test: seen for test, seen in tests.items() if len(set(seen)) > 1}
+        found += [_Flake(one.line, one.task.id, test, tuple(map(str, seen))) for test, seen in sorted(shaky.items())]
+        verdicts = tuple(str(report.verdict) for report in told)
+        if len(set(verdicts)) > 1 and not shaky:
+            found.append(_Flake(one.line, one.task.id, "", verdicts))
+    return found
+
+
+def _tests(reports: Sequence[TestReport]) -> set[str]:
+    return {test for report in reports for test in report.tests}
+
+
+def _document(graded: Sequence[_Graded], flakes: Sequence[_Flake], repeat: int) -> JsonValue:
+    every = [report for one in graded for report in one.reports]
+    rows: list[JsonValue] = [
+        {"task_id": one.task.id, "line": one.line, **report.model_dump(mode="json")}
+        for one in graded
+        for report in one.reports
+    ]
+    told: list[JsonValue] = [
+        {"task_id": one.task, "line": one.line, "test": one.test or None, "seen": list(one.seen)} for one in flakes
+    ]
+    counts: dict[str, JsonValue] = {str(verdict): sum(r.verdict is verdict for r in every) for verdict in Verdict}
+    return {"graded": len(graded), "repeat": repeat, **counts, "flakes": told, "reports": rows}
+
+
+def _show(title: str, graded: Sequence[_Graded], flakes: Sequence[_Flake]) -> None:
+    rows = [
+        (
+            str(one.line),
+            one.task.id,
+            str(report.verdict),
+            f"{report.fail_to_pass.passed}/{report.fail_to_pass.total}",
+            f"{report.hidden.passed}/{report.hidden.total}",
+            f"{report.pass_to_pass.passed}/{report.pass_to_pass.total}",
+            report.why[:200],
+        )
+        for one in graded
+        for report in one.reports
+    ]
+    show_table(title, ("line", "task", "verdict", "fail-to-pass", "hidden", "pass-to-pass", "why"), rows)
+    if flakes:
+        ledger = [(one.task, one.test or "the verdict", " ".join(one.seen)) for one in flakes]
+        show_table("Gradings of one patch that do not agree", ("task", "test", "seen"), ledger)
+    if not graded:
+        show_line("The file holds no patch.")
+
+
+def _grade(tasks: TaskSet, pairs: Sequence[tuple[int, Task, str]], repeat: int, quality: bool) -> list[_Graded]:
     with tempfile.TemporaryDirectory(prefix="patchgym-grade-") as scratch:
         objects = ObjectStore(Path(scratch))
-        copy_task_objects(list({task.id: task for task, _ in pairs}.values()), tasks.objects, objects)
-        with sandboxes(objects) as factory, stage("Grade patches", len(pairs)) as shown:
-            grader = Grader(factory, objects, build_environment)
+        copy_task_objects(list({task.id: task for _, task, _ in pairs}.values()), tasks.objects, objects)
+        total = len(pairs) * repeat
+        with sandboxes(objects) as factory, stage("Grade patches", total) as shown:
+            grader = Grader(factory, objects, build_environment, quality=quality)
             slots = asyncio.Semaphore(len(os.sched_getaffinity(0)))
             done = 0
 
@@ -85,10 +134,13 @@ def _grade(tasks: TaskSet, pairs: Sequence[tuple[Task, str]]) -> list[TestReport
                 async with slots:
                     report = await grader.grade(task, patch)
                 done += 1
-                shown.update(done, len(pairs), f"{done} of {len(pairs)}")
+                shown.update(done, total, f"{done} of {total}")
                 return report
 
-            async def every() -> list[TestReport]:
-                return list(await asyncio.gather(*(one(task, patch) for task, patch in pairs)))
+            async def patch(line: int, task: Task, text: str) -> _Graded:
+                return _Graded(line, task, tuple(await asyncio.gather(*(one(task, text) for _ in range(repeat)))))
+
+            async def every() -> list[_Graded]:
+                return list(await asyncio.gather(*(patch(*pair) for pair in pairs)))
 
             return asyncio.run(every())

@@ -13,6 +13,7 @@ from patchgym.errors import PatchError
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _MODES = {b"new file mode": "new", b"deleted file mode": "old", b"old mode": "old", b"new mode": "new"}
+_MOST_BINARY = 64 * 1024**2
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
@@ -190,7 +191,10 @@ def _literal(reader: _Reader) -> bytes:
         while line := reader.take():
             size = line[0] - 64 if line[0] <= ord("Z") else line[0] - 70
             packed += base64.b85decode(line[1:])[:size]
-        data = zlib.decompress(bytes(packed))
+        unpacking = zlib.decompressobj()
+        data = unpacking.decompress(bytes(packed), _MOST_BINARY)
+        if not unpacking.eof:
+            raise ValueError(f"It is cut, or longer than {_MOST_BINARY // 1024**2} MB.")
     except (ValueError, zlib.error) as error:
         raise PatchError("The patch's binary content is damaged", why=str(error)) from error
     if reader.peek().startswith((b"literal ", b"delta ")):

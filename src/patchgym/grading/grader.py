@@ -2,31 +2,75 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from patchgym.content import Entry, ObjectStore, apply_patch, patched_paths
+from patchgym.content import ObjectStore
 from patchgym.errors import PatchError, SandboxError
-from patchgym.grading.protect import is_protected
-from patchgym.records import Environment, Outcome, Tally, Task, TestReport, Tests, Verdict
+from patchgym.grading.canaries import draw_canaries
+from patchgym.grading.evidence import evidence_of, key_of, unusual
+from patchgym.grading.layers import ALL_LAYERS, Layer
+from patchgym.grading.plain import run_plainly
+from patchgym.grading.quality import Mutants, measure_quality
+from patchgym.grading.timeouts import timeout_of
+from patchgym.grading.tree import graded_tree
+from patchgym.grading.verdict import judge
+from patchgym.records import (
+    Environment,
+    Evidence,
+    Outcome,
+    ProbeReport,
+    Quality,
+    Tally,
+    Task,
+    TestReport,
+    Tests,
+    Verdict,
+)
 from patchgym.sandbox import SandboxFactory
-from patchgym.testrun import TestRun, built_environment, run_tests, sandbox_spec
+from patchgym.testrun import Built, Guarding, TestRun, built_environment, run_tests, sandbox_spec
 
-GRADER_VERSION = "1"
-_FILE = 0o100644
+GRADER_VERSION = "2"
 _LOG_CHARS = 4000
+_MOST_EVIDENCE = 20
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One run of a task's tests on one tree, with what speaks against it."""
+
+    run: TestRun
+    evidence: tuple[Evidence, ...]
 
 
 class Grader:
     """Grades patches. Task trees and test blobs must be in ``objects``, which ``factory`` makes its sandboxes from;
-    ``build`` gives the directory of a built environment (blocking; called in a thread)."""
+    ``build`` gives the directory of a built environment (blocking; called in a thread). ``layers`` are those that are
+    in force. With ``quality``, how a patch is made is measured as well where its tests pass; ``mutants`` then gives
+    trees with bugs planted in what a patch touched, to measure the agent's own tests by."""
 
-    def __init__(self, factory: SandboxFactory, objects: ObjectStore, build: Callable[[Environment], Path]) -> None:
+    def __init__(
+        self,
+        factory: SandboxFactory,
+        objects: ObjectStore,
+        build: Callable[[Environment], Path],
+        *,
+        layers: frozenset[Layer] = ALL_LAYERS,
+        quality: bool = False,
+        mutants: Mutants | None = None,
+    ) -> None:
         self._factory = factory
         self._objects = objects
         self._build = build
+        self._layers = layers
+        self._quality = quality
+        self._mutants = mutants
+        self._golds: dict[tuple[str, int], frozenset[tuple[str, str, str]]] = {}
 
     async def grade(self, task: Task, patch: str, only: Collection[str] | None = None) -> TestReport:
-        """The verdict on ``patch``. Never raises for what a patch does; a fault of the sandbox is ``infra_error``.
+        """The verdict on ``patch``. Never raises for what a patch does; a fault of the sandbox is ``infra_error``, and
+        so is a time-out that the machine is to blame for.
 
         With ``only``, no other tests run and the verdict is on those: a proof looks at the tests that can notice before
         it looks at all.
@@ -43,39 +87,78 @@ class Grader:
         if only is not None:
             task = task.model_copy(update={"tests": _restricted(task.tests, only)})
         try:
-            tree, tampered = graded_tree(self._objects, task, patch)
+            tree, tampered = graded_tree(self._objects, task, patch, self._layers)
         except PatchError as error:
             return _report(task, Verdict.INVALID, {}, started, why=str(error))
         built = await built_environment(task.environment, self._build)
-        spec = sandbox_spec(tree, task.environment, built, base=task.workspace)
-        wanted = [*task.tests.fail_to_pass, *task.tests.pass_to_pass]
+        probes: ProbeReport | None = None  # asked beside the tests, of ``tree`` without them
+        quality: Quality | None = None
+        whose: Literal["policy", "machine"] | None = None
         try:
-            sandbox = await self._factory.create(spec)
-            try:
-                run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s)
-            finally:
-                await sandbox.close()
+            seen = await self._look(task, tree, built)
+            evidence = await self._held_against(task, built, seen.evidence)
+            verdict, why = judge(seen.run, _wanted(task.tests), evidence, probes)
+            if verdict is Verdict.TIMEOUT:
+                whose = await timeout_of(seen.run, task, lambda: self._gold_in_time(task, built))
+                verdict = Verdict.INFRA_ERROR if whose == "machine" else verdict
+            if self._quality and verdict in (Verdict.RESOLVED, Verdict.ABSTAINED, Verdict.UNRESOLVED):
+                bench = (self._factory, self._objects, built)
+                quality = await measure_quality(task, patch, bench, self._mutants)
         except SandboxError as error:
             return _report(task, Verdict.INFRA_ERROR, {}, started, why=str(error), tampered=tampered)
-        verdict, why = _verdict(run, wanted)
-        return _report(task, verdict, run.outcomes, started, why=why, tampered=tampered, log=run.log[-_LOG_CHARS:])
+        return _report(
+            task, verdict, seen.run.outcomes, started, why=why, tampered=tampered, log=_log(seen.run)
+        ).model_copy(
+            update={"probes": probes, "evidence": evidence[:_MOST_EVIDENCE], "quality": quality, "timeout_of": whose}
+        )
+
+    async def _look(self, task: Task, tree: str, built: Built, *, thorough: bool = False) -> _Seen:
+        """Run the tests of ``task`` on ``tree`` in a fresh sandbox, looking after each test where that is ``thorough``.
+
+        Raises:
+            SandboxError: the sandbox was lost.
+        """
+        wanted = _wanted(task.tests)
+        sandbox = await self._factory.create(sandbox_spec(tree, task.environment, built, base=task.workspace))
+        try:
+            if Layer.RUNNER not in self._layers:
+                return _Seen(await run_plainly(sandbox, wanted, timeout_s=task.tests.timeout_s), ())
+            canaries = draw_canaries(wanted) if Layer.CANARIES in self._layers else ()
+            files = (*task.tests.visible_files, *task.tests.hidden_files)
+            guarding = Guarding(canaries, Layer.WATCH in self._layers, thorough, files)
+            run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s, guarding=guarding)
+        finally:
+            await sandbox.close()
+        if any(not note.proof for note in run.notes):
+            usual = [self._objects.entries(one) for one in (task.workspace, self._gold_tree(task)) if one]
+            run = unusual(run, self._objects, self._objects.entries(tree), usual)
+        return _Seen(run, evidence_of(run, canaries))
+
+    async def _held_against(self, task: Task, built: Built, evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+        """Of what a run showed, what the task's own solution does not show as well: a suite may be odd by itself. The
+        solution is run for that once, and only where there is anything to ask."""
+        tree = self._gold_tree(task) if evidence else None
+        if tree is None:
+            return evidence
+        key = tree, len(_wanted(task.tests))
+        if key not in self._golds:
+            self._golds[key] = frozenset(map(key_of, (await self._look(task, tree, built, thorough=True)).evidence))
+        return tuple(one for one in evidence if key_of(one) not in self._golds[key])
+
+    async def _gold_in_time(self, task: Task, built: Built) -> bool:
+        """Whether the task's own solution comes to its end in time, now."""
+        tree = self._gold_tree(task)
+        return tree is None or not (await self._look(task, tree, built)).run.timed_out
+
+    def _gold_tree(self, task: Task) -> str | None:
+        try:
+            return graded_tree(self._objects, task, task.gold_patch, self._layers)[0]
+        except PatchError:
+            return None
 
 
-def graded_tree(objects: ObjectStore, task: Task, patch: str) -> tuple[str, tuple[str, ...]]:
-    """The tree that ``patch`` is graded on, every test of the task in it as it must be, and the protected paths that
-    the patch touched in vain.
-
-    Raises:
-        PatchError: the patch does not parse or apply.
-        DataError: the task's trees are not in the store.
-    """
-    tests = task.tests
-    tampered = tuple(path for path in patched_paths(patch) if is_protected(path, tests))
-    patched = apply_patch(objects, task.workspace, patch, allow=lambda path: not is_protected(path, tests))
-    modes = {path: entry.mode for path, entry in objects.entries(task.workspace).items()}
-    files = {**tests.visible_files, **tests.hidden_files}
-    pristine = {path: Entry(modes.get(path, _FILE), blob) for path, blob in files.items()}
-    return objects.update_tree(patched, pristine), tampered
+def _wanted(tests: Tests) -> tuple[str, ...]:
+    return (*tests.fail_to_pass, *tests.pass_to_pass)
 
 
 def _restricted(tests: Tests, only: Collection[str]) -> Tests:
@@ -83,18 +166,13 @@ def _restricted(tests: Tests, only: Collection[str]) -> Tests:
     return tests.model_copy(update={name: tuple(t for t in getattr(tests, name) if t in only) for name in lists})
 
 
-def _verdict(run: TestRun, wanted: Iterable[str]) -> tuple[Verdict, str]:
-    if run.evidence:
-        return Verdict.TAMPERED, "; ".join(run.evidence[:3])
-    if run.process.timed_out:
-        return Verdict.TIMEOUT, f"The tests were still running after {run.seconds:.0f} s."
-    if not run.complete:
-        return Verdict.UNRESOLVED, f"The test process ended early ({run.ending}, exit code {run.process.exit_code})."
-    bad = {test: run.outcomes[test] for test in wanted if run.outcomes[test] is not Outcome.PASSED}
-    if not bad:
-        return Verdict.RESOLVED, ""
-    first = next(iter(bad))
-    return Verdict.UNRESOLVED, f"{len(bad)} of {len(run.outcomes)} tests did not pass, first {first} ({bad[first]})."
+def _log(run: TestRun) -> str:
+    """The failures as the report channel told them (the streams tell of the grader's own tests, too), else the tail of
+    what was printed."""
+    if run.ended is None or not run.failures:
+        return run.log[-_LOG_CHARS:] if run.ended is None or not run.complete else ""
+    texts = [f"{test}\n{text}" for test, text in run.failures.items()]
+    return "\n\n".join(texts)[:_LOG_CHARS]
 
 
 def _report(

@@ -6,18 +6,25 @@ Nothing is read from what the tests print. Each outcome comes through a pipe tha
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from patchgym.records import Environment, Outcome, Service
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec, ServiceSpec
 from patchgym.testrun.coverage import Coverage, coverage_tool
+from patchgym.testrun.guarding import Canary, Ended, Guarding, Note, Planted
 from patchgym.testrun.ids import function_of
+from patchgym.testrun.report import Report
 
 __all__ = [
     "Built",
+    "Canary",
     "Coverage",
+    "Ended",
+    "Guarding",
+    "Note",
+    "Planted",
     "TestRun",
     "built_environment",
     "coverage_tool",
@@ -26,12 +33,13 @@ __all__ = [
     "sandbox_spec",
 ]
 
-_RUNNER = Path(__file__).with_name("runner.py")
-_RUNNER_INSIDE = "/run/patchgym/runner.py"
+_SCRIPTS = ("runner.py", "guard.py", "planted.py", "watch.py")
+_INSIDE = "/run/patchgym"
+_RUNNER_INSIDE = f"{_INSIDE}/runner.py"
+_GRACE_S = 10.0
 _COVERAGE_INSIDE = "/run/patchgym/coverage"
 _LOG_BYTES = 8000
 _EVIDENCE_LINES = 20
-_OUTCOMES = frozenset(str(outcome) for outcome in Outcome)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,9 @@ class TestRun:
     and the run came to its end.
     ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
     streams of ``process``.
+
+    A guarded run says besides what became of the ``canaries``, by their names; the ``notes`` of its watch; and how the
+    tests' process ``ended`` (None: the guard was not heard to the end).
     """
 
     __test__ = False
@@ -56,6 +67,14 @@ class TestRun:
     uncollected: dict[str, Outcome] = field(default_factory=dict)
     coverage: Coverage | None = None
     evidence: tuple[str, ...] = ()
+    canaries: Mapping[str, Planted] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    ended: Ended | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether time ran out."""
+        return self.process.timed_out or (self.ended is not None and self.ended.timed_out)
 
     @property
     def ending(self) -> Ending:
@@ -106,7 +125,8 @@ def sandbox_spec(
 ) -> SandboxSpec:
     """The specification of a sandbox in which ``run_tests`` works: ``built`` is what ``built_environment`` gave,
     ``coverage`` the directory of ``coverage_tool`` where lines are to be watched."""
-    mounts = {_RUNNER_INSIDE: _RUNNER} | ({_COVERAGE_INSIDE: coverage} if coverage is not None else {})
+    scripts = {f"{_INSIDE}/{name}": Path(__file__).with_name(name) for name in _SCRIPTS}
+    mounts = scripts | ({_COVERAGE_INSIDE: coverage} if coverage is not None else {})
     return SandboxSpec(
         tree=tree,
         base=base,
@@ -128,13 +148,17 @@ async def run_tests(
     timeout_s: float,
     cover: Sequence[str] = (),
     backwards: bool = False,
+    guarding: Guarding | None = None,
+    files: Sequence[str] = (),
 ) -> TestRun:
-    """Run exactly the tests in ``ids`` (none: all that pytest collects) and wait at most ``timeout_s`` seconds.
-    ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the last test.
+    """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
+    most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
+    last test. With ``guarding`` another process holds the report channel and the time (no lines are watched then).
 
     Raises:
         SandboxError: the sandbox was lost.
     """
+    cover = () if guarding is not None else cover
     request = {
         "root": sandbox.locate(WORKSPACE),
         "coverage": sandbox.locate(_COVERAGE_INSIDE),
@@ -142,86 +166,33 @@ async def run_tests(
         "ids": list(ids),
         "cover": list(cover),
         "backwards": backwards,
+        "files": list(files),
+        **(guarding.request(timeout_s) if guarding is not None else {}),
     }
     result = await sandbox.exec(
         ["python", "-s", "-B", sandbox.locate(_RUNNER_INSIDE)],
         variables={"PYTHONPATH": ""},
-        timeout_s=timeout_s,
+        timeout_s=timeout_s if guarding is None else timeout_s + _GRACE_S,
         stdin=json.dumps(request).encode(),
         report=True,
     )
-    report = _Report(frozenset(ids), bool(cover))
+    report = Report(frozenset(ids), bool(cover), guarding)
     report.read(result.report)
+    timed_out = result.timed_out or (report.ended is not None and report.ended.timed_out)
     for test in ids:
         silent = report.uncollected.get(test.split("::", 1)[0], Outcome.MISSING)
-        report.outcomes.setdefault(test, Outcome.TIMED_OUT if result.timed_out else silent)
+        report.outcomes.setdefault(test, Outcome.TIMED_OUT if timed_out else silent)
     streams = (result.stdout[-_LOG_BYTES:], result.stderr[-_LOG_BYTES:])
     return TestRun(
         outcomes=report.outcomes,
-        complete=report.complete and result.ending is Ending.EXITED,
+        complete=report.complete and result.ending is Ending.EXITED and not timed_out,
         process=result,
         log="\n".join(stream.decode("utf-8", "backslashreplace") for stream in streams if stream),
         failures=report.failures,
         uncollected=report.uncollected,
         coverage=Coverage(report.covered) if cover and report.complete else None,
         evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
+        canaries=report.canaries,
+        notes=tuple(report.notes),
+        ended=report.ended,
     )
-
-
-class _Report:
-    """What the runner's channel carried, line by line."""
-
-    def __init__(self, asked: frozenset[str], watching: bool) -> None:
-        self.outcomes: dict[str, Outcome] = {}
-        self.failures: dict[str, str] = {}
-        self.uncollected: dict[str, Outcome] = {}
-        self.covered: dict[str, dict[int, frozenset[str]]] = {}
-        self.evidence: list[str] = []
-        self.complete = False
-        self._asked, self._watching = asked, watching
-        self._order: list[str] = []
-
-    def read(self, report: bytes) -> None:
-        """Take in all lines; what the runner does not write, or writes after its end, is evidence of interference."""
-        for raw in report.split(b"\n")[:-1]:  # what follows the last newline was cut off by the end of the process
-            line = raw.decode("utf-8", "backslashreplace")
-            if self.complete or not self._take(_record(line)):
-                self.evidence.append(f"the report channel carried {line[:200]!r}")
-
-    def _take(self, record: object) -> bool:
-        match record:
-            case {"id": str(test), "outcome": str(outcome), "text": str(text)} if (
-                test not in self.outcomes and outcome in _OUTCOMES and (not self._asked or test in self._asked)
-            ):
-                self.outcomes[test] = Outcome(outcome)
-                self._order.append(test)
-                if text:
-                    self.failures[test] = text
-            case {"collect": str(place), "outcome": str(outcome), "text": str(text)} if outcome in _OUTCOMES:
-                self.failures[place] = text
-                self.uncollected[place] = Outcome(outcome)
-            case {"covered": str(path), "lines": dict(lines)} if self._watching:
-                return self._take_lines(path, lines)
-            case {"done": int()}:
-                self.complete = True
-            case _:
-                return False
-        return True
-
-    def _take_lines(self, path: str, lines: dict[str, object]) -> bool:
-        found: dict[int, frozenset[str]] = {}
-        for line, tests in lines.items():
-            if not line.isdecimal() or not isinstance(tests, list):
-                return False
-            if not all(isinstance(test, int) and 0 <= test < len(self._order) for test in tests):
-                return False
-            found[int(line)] = frozenset(self._order[test] for test in tests)
-        self.covered[path] = found
-        return True
-
-
-def _record(line: str) -> object:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None

@@ -5,19 +5,27 @@ It is started as a script from a read-only mount, without the workspace on the i
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
-coverage.py lies) and ``backwards`` (whether the last test runs first). The report is one JSON object a line:
+coverage.py lies), ``backwards`` (whether the last test runs first) and ``files`` (which to collect where no ids are
+given). The report is one JSON object a line:
 ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
 collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order
 of their reports), and ``{"done": exit status}`` at the end.
+
+For grading there is more, from scripts beside this one: ``guard`` (its ``seconds``) puts another process between this
+one and the pipe, which lets the tests go on one by one (``guard.py``); ``canaries`` are planted among the tests
+(``planted.py``); ``watch`` (the test files) has what decides watched (``watch.py``), and what was seen is sent as
+``{"noted"}`` before the end.
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
-from typing import Any, Dict, List, Sequence, TextIO, Tuple
+from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 TEXT_LIMIT = 4000
+CHECKS = 2
 NO_IMPORT = "ImportError while importing test module"
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
 
@@ -79,7 +87,77 @@ class Reporter:
             self.send(id=report.nodeid, outcome=kept, text=kept_text[-TEXT_LIMIT:])
 
 
-class Watch:
+class GuardedReporter(Reporter):
+    """A reporter whose tests run when the guard says so; with canaries among them, and a watch."""
+
+    def __init__(self, link: Any, ids: Sequence[str], wanted: Dict[str, Any]) -> None:
+        planted = ["%s::%s" % (one["path"], one["name"]) for one in wanted["canaries"] if one["own"]]
+        super().__init__(sys.stderr, [*ids, *planted], wanted.get("backwards", False))
+        self.link = link
+        self.wanted = list(ids)
+        self.canaries = wanted["canaries"]
+        self.thorough = bool(wanted.get("thorough"))
+        self.called: Dict[str, bool] = {}
+        self.seen: Any = None
+        self.mix: Any = None
+        self.kinds: Tuple[Any, Any] = (None, None)
+
+    def send(self, **record: Any) -> None:
+        """Write one line to the guard, with the word that it gave last."""
+        if "id" in record:
+            record["called"] = self.called.get(record["id"], False)
+        self.link.send(record)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Plant the canaries, and say in which order the tests will run."""
+        if self.mix is not None:
+            session.items[:] = self.mix(session.items, self.canaries, *self.kinds)
+        self.compare(True)
+        self.send(collected=[item.nodeid for item in session.items])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """As ever; and whether the test itself was called."""
+        if report.when == "call":
+            self.called[report.nodeid] = True
+        super().pytest_runtest_logreport(report)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Run each test when the guard says so, as pytest's own loop does."""
+        for at, item in enumerate(session.items):
+            self.link.ask()
+            following = session.items[at + 1] if at + 1 < len(session.items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+            self.compare(self.thorough, len(session.items))
+        self.link.ask()
+        self.compare(True)
+        return True
+
+    def compare(self, surely: bool, tests: int = 1) -> None:
+        """Look whether all is as it was: surely, or at a few moments of so many, drawn at random."""
+        if self.seen is not None and (surely or int.from_bytes(os.urandom(4), "big") % max(1, tests // CHECKS) == 0):
+            self.seen.compare()
+
+    def pytest_collection(self, session: Any) -> None:
+        """Before anything of the workspace but its conftests is imported."""
+        if self.seen is not None:
+            self.seen.keep_hooks(session.config.pluginmanager)
+
+    def end(self, status: int) -> None:
+        """The last words, also of a run that was interrupted or never came to its tests."""
+        if not self.link.begun:
+            self.send(collected=[])
+        if self.link.answered:
+            self.link.ask()
+        for note in self.seen.all() if self.seen is not None else ():
+            self.send(noted=note)
+        self.send(done=status)
+
+
+class Lines:
     """A pytest plug-in that knows which tests ran which lines, by coverage.py. It is imported from a mount of its own
     and only while it starts, so that the code under test cannot depend on it."""
 
@@ -127,42 +205,80 @@ def loaded_plugins() -> Tuple[List[Any], List[Any]]:
     return found, later
 
 
+def beside(name: str) -> Any:
+    """A script beside this one, loaded under no name that the code under test could import or shadow."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_patchgym_" + name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def main() -> int:
     """Run the tests and return pytest's exit status."""
     channel = int(os.environ.pop("PATCHGYM_REPORT_FD"))
     os.set_inheritable(channel, False)
     wanted = json.load(sys.stdin)
+    link = beside("guard").parted(channel, wanted["guard"]) if wanted.get("guard") else None
     sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
 
     import pytest
 
     plugins, later = loaded_plugins()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.chdir(wanted["root"])
+    files = sorted({test.split("::", 1)[0] for test in wanted["ids"]}) or wanted.get("files", [])
+    present = [path for path in files if os.path.isfile(path)]
+    guarded: Optional[GuardedReporter] = None
+    if link is not None:
+        guarded = GuardedReporter(link, wanted["ids"], wanted)
+        if wanted["canaries"] and present:
+            planted = beside("planted")
+            present += planted.write(wanted["canaries"])
+            guarded.mix, guarded.kinds = planted.mix, (pytest.Function, pytest.Module)
+        if wanted.get("watch") is not None:
+            own, private = [guarded, link], [link.reading, link.writing]
+            guarded.seen = beside("watch").Watch(wanted["root"], [*wanted["watch"], *present], own, private)
+            guarded.seen.begin()
     roots = [os.path.normpath(os.path.join(wanted["root"], path)) for path in wanted["paths"]]
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
     sys.path[:0] = roots
-    os.chdir(wanted["root"])
     for entry in later:
         plugins.append(entry.load())
-
-    files = sorted({test.split("::", 1)[0] for test in wanted["ids"]})
-    present = [path for path in files if os.path.isfile(path)]
+    if guarded is not None:
+        if files and not present:
+            guarded.end(5)
+            return 5
+        status = run(wanted, present, [*plugins, guarded], None)
+        guarded.end(status)
+        return status
     with open(channel, "w", encoding="utf-8", errors="backslashreplace") as stream:
         reporter = Reporter(stream, wanted["ids"], wanted.get("backwards", False))
         if files and not present:
             reporter.send(done=5)
             return 5
-        options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
-        options += ["-o", "addopts=", "--rootdir", wanted["root"]]
-        watch = Watch(wanted["root"], wanted["cover"], wanted["coverage"]) if wanted.get("cover") else None
-        if watch is not None:
-            plugins.append(watch)
-            watch.watched.start()
-        status = int(pytest.main([*options, *present], plugins=[*plugins, reporter]))
-        if watch is not None:
-            watch.watched.stop()
-            watch.send(reporter)
+        lines = Lines(wanted["root"], wanted["cover"], wanted["coverage"]) if wanted.get("cover") else None
+        status = run(wanted, present, [*plugins, reporter], lines)
+        if lines is not None:
+            lines.send(reporter)
         reporter.send(done=status)
+    return status
+
+
+def run(wanted: Dict[str, Any], present: List[str], plugins: List[Any], lines: Optional[Lines]) -> int:
+    """Run pytest; its exit status."""
+    import pytest
+
+    options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
+    options += ["-o", "addopts=", "--rootdir", wanted["root"]]
+    if lines is not None:
+        plugins.append(lines)
+        lines.watched.start()
+    status = int(pytest.main([*options, *present], plugins=plugins))
+    if lines is not None:
+        lines.watched.stop()
     return status
 
 
