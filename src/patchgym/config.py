@@ -77,6 +77,12 @@ def validated(model: type[S], data: dict[str, Any], name: str) -> S:
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
+        if first["type"] == "ordering":
+            raise ConfigError(
+                f"Recipe {name}: these rewards would put attempts in the wrong order",
+                why=f"{first['msg']}.",
+                mend="Lower second_layer, half or cap, and give no term a negative weight.",
+            ) from error
         if first["type"] != "extra_forbidden":
             raise ConfigError(
                 f"Recipe {name}: {'.'.join(place)}: {first['msg']}", why=f"It is {first['input']!r}."

@@ -1,5 +1,34 @@
-"""The value of a verdict: pure functions of records."""
+"""The value of a verdict: pure functions of records.
 
-from patchgym.reward.score import RewardSettings, outcome_value, score
+::
 
-__all__ = ["RewardSettings", "outcome_value", "score"]
+    Attempt    what is known of one graded attempt
+    terms      what is measured of it, one function a term
+    score      the outcome's value, and what each term of the second layer would add
+    settle     final values, once a group is whole: the second layer applied or withheld
+    log_of     what each term did to the rewards of a run
+"""
+
+from patchgym.reward.attempt import Attempt, TaskFacts
+from patchgym.reward.compose import rescored, score, score_patch
+from patchgym.reward.logs import RewardLog, TermLog, log_of
+from patchgym.reward.outcome import outcome_value
+from patchgym.reward.settings import RewardSettings, TermWeights
+from patchgym.reward.settle import first_layer, settle, settle_group
+
+__all__ = [
+    "Attempt",
+    "RewardLog",
+    "RewardSettings",
+    "TaskFacts",
+    "TermLog",
+    "TermWeights",
+    "first_layer",
+    "log_of",
+    "outcome_value",
+    "rescored",
+    "score",
+    "score_patch",
+    "settle",
+    "settle_group",
+]
