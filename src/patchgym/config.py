@@ -53,7 +53,16 @@ def assigned(model: type[S], overrides: Sequence[str], name: str) -> S:
         UsageError: an override without ``=``.
         ConfigError: as ``load_recipe``.
     """
-    data: dict[str, Any] = {}
+    return filled(model, {}, overrides, name)
+
+
+def filled(model: type[S], data: dict[str, Any], overrides: Sequence[str], name: str) -> S:
+    """Settings from values as they come out of JSON and ``key.inner=value`` overrides, which win; ``name`` is what
+    messages call them. ``data`` is changed.
+
+    Raises:
+        UsageError, ConfigError: as ``assigned``.
+    """
     _override(data, overrides)
     return validated(model, data, name)
 

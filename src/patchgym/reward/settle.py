@@ -43,6 +43,12 @@ def settle(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     return found
 
 
+def settled_rewards(trajectories: Iterable[Trajectory]) -> dict[str, Reward | None]:
+    """The final reward of each trajectory by its id, without holding their steps in memory."""
+    light = [one.model_copy(update={"steps": ()}) for one in trajectories]
+    return {one.id: one.reward for one in settle(light)}
+
+
 def settle_group(members: Sequence[Trajectory]) -> list[Trajectory]:
     """The members of one whole group, each with its final reward. Members without one that may be used decide nothing
     and stay as they are, and so do rewards without a second layer."""
