@@ -1,7 +1,6 @@
 """``patchgym diagnose``: whether the rewards of a run can be trained on."""
 
 import asyncio
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
-from patchgym.cli.score import opened_for_reading, show_log, to_screen
+from patchgym.cli.score import opened_for_reading, show_log
 from patchgym.cli.workshop import check_sandbox, sandbox_options, sandboxes
-from patchgym.diagnose.reward import RewardJudgement, judge_rewards, recorded_grading, to_regrade
+from patchgym.diagnose.regrade import TIMES, graded_again, to_regrade
+from patchgym.diagnose.reward import RewardJudgement, judge_rewards
 from patchgym.diagnose.variance import Grading
 from patchgym.errors import DataError, UsageError
 from patchgym.records import Trajectory
+from patchgym.reward import to_screen
 
 if TYPE_CHECKING:
     from patchgym.store import RunDirectory
-
-_TIMES = 2
-"""How often a patch is graded again. With the recorded grading that makes three: a test that fails every other time
-stays unseen in one patch of four, and in one of a thousand times five patches."""
 
 
 @click.command()
@@ -69,29 +66,12 @@ def _graded_again(run: "RunDirectory", light: list[Trajectory], count: int) -> l
             f"Nothing of {run.path} can be graded again", why="It does not hold the tasks of graded patches."
         )
     check_sandbox()
-    again: list[Grading] = []
+    total = len(chosen) * TIMES
     with tempfile.TemporaryDirectory(prefix="patchgym-diagnose-") as scratch:
         objects = ObjectStore(Path(scratch), run.objects)
-        with sandboxes(objects) as factory, stage("Grade again", len(chosen) * _TIMES) as shown:
+        with sandboxes(objects) as factory, stage("Grade again", total) as shown:
             grader = Grader(factory, objects, build_environment)
-            slots = asyncio.Semaphore(len(os.sched_getaffinity(0)))
-
-            async def one(trajectory: Trajectory) -> None:
-                async with slots:
-                    report = await grader.grade(tasks[trajectory.task_id], trajectory.final_patch or "")
-                made = recorded_grading(trajectory.model_copy(update={"report": report}))
-                if made is not None:
-                    again.append(made)
-                shown.update(len(again), len(chosen) * _TIMES)
-
-            async def every() -> None:
-                async with asyncio.TaskGroup() as group:
-                    for trajectory in chosen:
-                        for _ in range(_TIMES):
-                            group.create_task(one(trajectory))
-
-            asyncio.run(every())
-    return again
+            return asyncio.run(graded_again(grader, tasks, chosen, lambda done: shown.update(done, total)))
 
 
 def _show(found: RewardJudgement, screened: int, path: Path) -> None:

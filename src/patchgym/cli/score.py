@@ -12,8 +12,8 @@ from pydantic import JsonValue
 from patchgym.cli.console import number, say, show_json, show_line, show_table, stage
 from patchgym.config import Settings, filled, load_recipe
 from patchgym.errors import DataError, UsageError
-from patchgym.records import Evidence, Reward, RunManifest, Task, Trajectory, Verdict
-from patchgym.reward import Comparison, RewardLog, RewardSettings, compared, log_of, rescored, settle
+from patchgym.records import Reward, RunManifest, Task, Trajectory
+from patchgym.reward import Comparison, RewardLog, RewardSettings, compared, log_of, rescored, settle, to_screen
 
 if TYPE_CHECKING:
     from patchgym.store import RunDirectory
@@ -115,25 +115,6 @@ def log_of_phases(trajectories: Sequence[Trajectory]) -> dict[str, RewardLog]:
     for one in trajectories:
         phases.setdefault(one.phase, []).append(one)
     return {name: log_of(found) for name, found in phases.items()}
-
-
-def to_screen(trajectories: Sequence[Trajectory]) -> dict[str, str]:
-    """Trajectories that a person should look at, by id, with the reason: something that is no proof speaks against
-    them, or grading abstained."""
-    found = {}
-    for one in trajectories:
-        marks = [mark for mark in _evidence(one) if not mark.proof]
-        if marks:
-            found[one.id] = f"{marks[0].kind} at {marks[0].where}: {marks[0].why}"
-        elif one.report is not None and one.report.verdict is Verdict.ABSTAINED:
-            found[one.id] = one.report.why
-    return found
-
-
-def _evidence(one: Trajectory) -> list[Evidence]:
-    graded = one.report.evidence if one.report is not None else ()
-    detected = one.reward.evidence if one.reward is not None else ()
-    return [*graded, *detected]
 
 
 def _settings(run: "RunDirectory", recipe: str | None, overrides: Sequence[str]) -> RewardSettings:

@@ -5,18 +5,17 @@ say anything of attempts between failure and success, whether samples of one tas
 the outcome or style. Each threshold says where it comes from.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from patchgym.diagnose.judge import Finding, Level
-from patchgym.diagnose.variance import Grading, VarianceSplit, split_variance, unstable
+from patchgym.diagnose.variance import Grading, VarianceSplit, recorded_grading, split_variance, unstable
 from patchgym.records import Record, Trajectory
-from patchgym.reward import RewardLog, RewardSettings, first_layer, log_of, outcome_value, settle
+from patchgym.reward import RewardLog, first_layer, log_of, settle
 
 FEW = 10
-"""Scored attempts under which nothing is said of shares: where a quarter of all lie between the extremes, none of ten does
-by chance in 6% of cases (0.75^10), and none of five in 24%."""
+"""Scored attempts under which nothing is said of shares: where a quarter of all lie between the extremes, none of ten
+does by chance in 6% of cases (0.75^10), and none of five in 24%."""
 FEW_GROUPS = 5
 FLAT_SHARE = 0.8
 """Share of groups without variance above which most of the sampling is wasted. At 60% a model of 135M still learned."""
@@ -68,36 +67,6 @@ def judge_rewards(trajectories: Iterable[Trajectory], regraded: Sequence[Grading
     return RewardJudgement(
         findings=findings, alarm=bool(alarms), enough=enough, verdict=verdict, log=log, variance=split
     )
-
-
-def recorded_grading(one: Trajectory) -> Grading | None:
-    """The grading that a trajectory records; None where it has no verdict with a value, or no patch."""
-    if one.report is None or one.final_patch is None or one.faults:
-        return None
-    gate, value = outcome_value(one.report, RewardSettings())
-    if value is None:
-        return None
-    return Grading(
-        task_id=one.task_id,
-        trajectory=one.id,
-        patch=hashlib.sha256(one.final_patch.encode("utf-8", "surrogatepass")).hexdigest(),
-        gate=gate,
-        value=value,
-        tests=one.report.tests,
-    )
-
-
-def to_regrade(trajectories: Iterable[Trajectory], count: int) -> list[Trajectory]:
-    """Up to ``count`` trajectories with different patches, turn by turn through the tasks."""
-    tasks: dict[str, dict[str, Trajectory]] = {}
-    for one in trajectories:
-        made = recorded_grading(one)
-        if made is not None:
-            tasks.setdefault(one.task_id, {}).setdefault(made.patch, one)
-    turns = [list(patches.values()) for _, patches in sorted(tasks.items())]
-    longest = max(map(len, turns), default=0)
-    ordered = [patches[turn] for turn in range(longest) for patches in turns if turn < len(patches)]
-    return ordered[:count]
 
 
 def _samples(settled: Sequence[Trajectory], log: RewardLog) -> RewardFinding:
@@ -224,12 +193,10 @@ def _terms(settled: Sequence[Trajectory], log: RewardLog) -> RewardFinding:
             threshold=threshold,
             action=f"{name} has no bound: compute the rewards again (patchgym score RUN --out RUN2).",
         )
-    shares = {name: term.variance_share for name, term in log.terms.items() if name != "outcome"}
-    known = {name: share for name, share in shares.items() if share is not None}
+    known = {name: term.variance_share for name, term in log.terms.items() if name != "outcome" and term.variance_share}
     if not known:
-        return RewardFinding(
-            check="terms", level=Level.NOTE, evidence="nothing varies within groups", threshold=threshold
-        )
+        evidence = "no term beside the outcome makes a difference within groups"
+        return RewardFinding(check="terms", level=Level.OK, evidence=evidence, threshold=threshold)
     name, share = max(known.items(), key=lambda item: item[1])
     evidence = f"the largest beside the outcome is {name} with {share:.0%} of the variance within groups"
     if share <= DOMINANT_SHARE:

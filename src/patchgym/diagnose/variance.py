@@ -11,11 +11,13 @@ Attempts with the same patch at the same task must be worth the same: whatever d
     the policy's       = max(0, (MS between - MS within) / n0)
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from patchgym.records import Outcome, Record
+from patchgym.records import Outcome, Record, Trajectory
+from patchgym.reward import RewardSettings, outcome_value
 
 
 class Grading(Record):
@@ -49,6 +51,23 @@ class VarianceSplit(Record):
         if self.policy is None or self.grading is None or not self.policy + self.grading:
             return None
         return self.grading / (self.policy + self.grading)
+
+
+def recorded_grading(one: Trajectory) -> Grading | None:
+    """The grading that a trajectory records; None where it has no verdict with a value, or no patch."""
+    if one.report is None or one.final_patch is None or one.faults:
+        return None
+    gate, value = outcome_value(one.report, RewardSettings())
+    if value is None:
+        return None
+    return Grading(
+        task_id=one.task_id,
+        trajectory=one.id,
+        patch=hashlib.sha256(one.final_patch.encode("utf-8", "surrogatepass")).hexdigest(),
+        gate=gate,
+        value=value,
+        tests=one.report.tests,
+    )
 
 
 def split_variance(gradings: Iterable[Grading]) -> VarianceSplit:
