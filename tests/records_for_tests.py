@@ -21,6 +21,7 @@ from patchgym.records import (
     StopReason,
     Tally,
     Task,
+    Term,
     TestReport,
     Tests,
     Timing,
@@ -91,6 +92,15 @@ def make_task(task_id: str = "demo-1", *, limits: Limits | None = None) -> Task:
         limits=limits or Limits(),
         split="train",
     )
+
+
+def make_reward(first: float, *, gate: str, steps: float) -> Reward:
+    """A reward whose second layer, a term ``steps``, waits for its group."""
+    terms = {
+        "outcome": Term(raw=first, weight=1.0, value=first, why="outcome", layer="outcome"),
+        "steps": Term(raw=1.0, weight=1.0, value=steps, why="steps", layer="efficiency"),
+    }
+    return Reward(value=first, gate=gate, terms=terms, second_layer="waits")
 
 
 def make_trajectory(

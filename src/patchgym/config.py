@@ -53,7 +53,16 @@ def assigned(model: type[S], overrides: Sequence[str], name: str) -> S:
         UsageError: an override without ``=``.
         ConfigError: as ``load_recipe``.
     """
-    data: dict[str, Any] = {}
+    return filled(model, {}, overrides, name)
+
+
+def filled(model: type[S], data: dict[str, Any], overrides: Sequence[str], name: str) -> S:
+    """Settings from values as they come out of JSON and ``key.inner=value`` overrides, which win; ``name`` is what
+    messages call them. ``data`` is changed.
+
+    Raises:
+        UsageError, ConfigError: as ``assigned``.
+    """
     _override(data, overrides)
     return validated(model, data, name)
 
@@ -77,6 +86,12 @@ def validated(model: type[S], data: dict[str, Any], name: str) -> S:
     except ValidationError as error:
         first = error.errors()[0]
         place = [str(part) for part in first["loc"]]
+        if first["type"] == "ordering":
+            raise ConfigError(
+                f"Recipe {name}: these rewards would put attempts in the wrong order",
+                why=f"{first['msg']}.",
+                mend="Lower second_layer, half or cap, and give no term a negative weight.",
+            ) from error
         if first["type"] != "extra_forbidden":
             raise ConfigError(
                 f"Recipe {name}: {'.'.join(place)}: {first['msg']}", why=f"It is {first['input']!r}."

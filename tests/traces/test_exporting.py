@@ -25,7 +25,7 @@ from patchgym.traces.exporting import ONLY, chosen, export_run
 from patchgym.traces.importing import import_logs
 from patchgym.traces.loss import is_held, lost_parts, told_parts
 from patchgym.traces.writers import WRITERS, Reason
-from tests.records_for_tests import make_manifest, make_report, make_step, make_task, make_trajectory
+from tests.records_for_tests import make_manifest, make_report, make_reward, make_step, make_task, make_trajectory
 
 TOKENS = StepTokens(prompt_ids=(1, 2), sampled_ids=(3,), logprobs=(-0.5,), mask=(1,))
 
@@ -122,6 +122,19 @@ def test_an_ending_that_says_nothing_is_refused(tmp_path: Path, format_name: str
     with pytest.raises(UsageError) as error:
         export_run(run, run.ids, format_name, tmp_path / name)
     assert ".jsonl" in error.value.mend
+
+
+def test_a_trainer_is_given_the_rewards_that_attempts_have_in_their_group(tmp_path: Path) -> None:
+    rewards = [
+        make_reward(1.0, gate="solved", steps=-0.02),
+        make_reward(0.0, gate="failed", steps=0.0),
+    ]
+    group = [solved(place, reward=reward) for place, reward in enumerate(rewards)]
+    run = run_of(tmp_path, *group)
+    export_run(run, run.ids, "trl", tmp_path / "trl.jsonl")
+    assert [row["reward"] for row in lines(tmp_path / "trl.jsonl")] == [0.98, 0.0]
+    export_run(run, run.ids, "article", tmp_path / "article.jsonl")
+    assert [row["reward"] for row in lines(tmp_path / "article.jsonl")] == [1.0, 0.0]
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from patchgym.records import Step, StepTokens, Trajectory
 from patchgym.train import Reason, RowSet
 from patchgym.train.groups import policy_gradient_rows
-from tests.records_for_tests import make_step
+from tests.records_for_tests import make_reward, make_step
 from tests.train.tiny import graded, rewarded
 
 pytestmark = pytest.mark.train
@@ -45,6 +45,18 @@ def test_who_may_not_enter_the_baseline_is_trained_against_it() -> None:
     sound = [graded(steps(), reward, at) for at, reward in enumerate((1.0, 0.0))]
     apart = rewarded(graded(steps(), 0.0, 2), in_baseline=False)
     assert advantages(made(*sound, apart)) == {"g.0": 0.5, "g.1": -0.5, "g.2": -0.5}
+
+
+def test_rewards_are_settled_in_their_group_before_they_are_compared() -> None:
+    def shaped(first: float, gate: str, style: float, at: int, group: str) -> Trajectory:
+        reward = make_reward(first, gate=gate, steps=style)
+        return graded(steps(), 0.0, at, group).model_copy(update={"reward": reward})
+
+    solved = [shaped(1.0, "solved", style, at, "g") for at, style in enumerate((-0.04, 0.0))]
+    partial = [shaped(0.3, "partial", style, at, "h") for at, style in enumerate((-0.04, 0.0))]
+    rows = made(*solved, *partial)
+    assert advantages(rows) == pytest.approx({"g.0": -0.02, "g.1": 0.02})
+    assert rows.left_out == {Reason.ZERO_VARIANCE: 2}
 
 
 def test_an_over_long_member_stays_in_the_baseline() -> None:

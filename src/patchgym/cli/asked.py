@@ -10,6 +10,7 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.workshop import sandbox_options
+from patchgym.reward import RewardSettings
 from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.rollout.policies import KINDS
 
@@ -47,6 +48,11 @@ class Asked:
             hopeless_after=self.hopeless_after,
         )
 
+    @property
+    def rewards(self) -> RewardSettings:
+        """How its attempts are rewarded; ``patchgym score`` tries another way."""
+        return RewardSettings()
+
     def config(self, **more: JsonValue) -> dict[str, JsonValue]:
         """What a run's manifest keeps of it."""
         return {
@@ -55,6 +61,7 @@ class Asked:
             "base_url": self.base_url,
             "native_tools": self.options.native_tools,
             "rollout": self.settings.model_dump(mode="json"),
+            "reward": self.rewards.model_dump(mode="json"),
             **more,
         }
 

@@ -13,7 +13,6 @@ from patchgym.cli.asked import Asked, policy_options
 from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.workshop import check_sandbox, chosen_tasks, collect, make_manifest, opened_run, sandboxes
 from patchgym.records import Task
-from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, count_run, open_policy
 from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
@@ -76,7 +75,7 @@ def with_collector(
         with opened_run(asked.out, manifest, chosen, tasks) as run, sandboxes(run.objects) as factory:
             for problem in run.problems:
                 say(f"  {problem}")
-            return work(Collector(run, factory, build_environment, RewardSettings(), asked.seed), run, source)
+            return work(Collector(run, factory, build_environment, asked.rewards, asked.seed), run, source)
     finally:
         asyncio.run(source.close())
 

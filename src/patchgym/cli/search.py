@@ -8,9 +8,10 @@ import click
 from patchgym.cli.asked import Asked, policy_options
 from patchgym.cli.console import show_json, show_line, stage
 from patchgym.cli.rollout import show_counts, with_collector
-from patchgym.cli.workshop import chosen_tasks
+from patchgym.cli.workshop import chosen_tasks, log_rewards
 from patchgym.config import assigned
 from patchgym.records import Tree, Verdict
+from patchgym.reward import settle
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, count_run
 from patchgym.rollout.strategies import STRATEGIES, SearchSettings
 from patchgym.store import RunDirectory
@@ -54,7 +55,9 @@ def command(taskset: Path, strategy: str, branches: int, nodes: int, overrides: 
                 shown.update(len(solved), total, f"{sum(solved)} of {len(solved)} trees hold a solution")
 
             asyncio.run(collector.search(Phase(PHASE, chosen, asked.samples), source, asked.settings, settings, final))
-        return count_run(run.phase(PHASE))
+        found = settle(run.phase(PHASE))
+        log_rewards(run, PHASE, found)
+        return count_run(found)
 
     counts = with_collector("search", asked.config(search=settings.model_dump(mode="json")), tasks, chosen, asked, work)
     if asked.as_json:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.drawing import asked_for, came_of, drawn
 from patchgym.errors import UsageError
-from patchgym.records import Step, Stream, Trajectory
+from patchgym.records import Reward, Step, Stream, Trajectory
 
 if TYPE_CHECKING:
     from patchgym.store import RunDirectory
@@ -144,11 +144,21 @@ def _show_trajectory(trajectory: Trajectory) -> None:
     if trajectory.report is not None:
         show_line(f"Verdict {trajectory.report.verdict}: {trajectory.report.why}".rstrip(": "))
     if trajectory.reward is not None:
-        show_line(f"Reward {number(trajectory.reward.value)}")
+        _show_reward(trajectory.reward)
     if trajectory.stop is not None:
         show_line(f"Stopped: {trajectory.stop.replace('_', ' ')}")
     if trajectory.final_patch:
         show_line(f"\n{trajectory.final_patch}")
+
+
+def _show_reward(reward: Reward) -> None:
+    waits = ", its second layer waits for its group" if reward.second_layer == "waits" else ""
+    show_line(f"Reward {number(reward.value)}{waits}")
+    rows = [(name, number(term.raw, 3), number(term.value, 4), term.why) for name, term in reward.terms.items()]
+    if rows:
+        show_table("Terms", ("term", "raw", "adds", "why"), rows)
+    for one in reward.evidence:
+        show_line(f"{'Proof' if one.proof else 'Mark'}: {one.kind} at {one.where}: {one.why}")
 
 
 def _place(step: Step) -> str:

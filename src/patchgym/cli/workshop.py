@@ -16,6 +16,7 @@ from patchgym.cli.console import number, stage
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.records import RunManifest, Task, Trajectory
+from patchgym.reward import log_of, settle
 from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
@@ -153,7 +154,8 @@ def collect(
     source: PolicySource,
     settings: RolloutSettings,
 ) -> list[Trajectory]:
-    """Collect a phase while a person watches."""
+    """Collect a phase while a person watches, log what its rewards are made of, and return its trajectories with the
+    rewards that they have in their groups."""
     total = len(phase.tasks) * phase.samples
     with stage(title, total) as shown:
         counting = Counting()
@@ -165,9 +167,21 @@ def collect(
             counts = counting.counts()
             shown.update(counts.trajectories, total, _note(counts))
 
-        found = asyncio.run(collector.collect(phase, source, settings, final))
+        found = settle(asyncio.run(collector.collect(phase, source, settings, final)))
         shown.update(total, total, _note(count_run(found)))
+    log_rewards(run, phase.name, found)
     return found
+
+
+def log_rewards(run: RunDirectory, name: str, found: Sequence[Trajectory]) -> None:
+    """Add to a run's metrics what the terms did to the rewards of a phase, unless it says so already.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    row: dict[str, JsonValue] = {"kind": "reward", "name": name, "log": log_of(found).model_dump(mode="json")}
+    if row not in run.metrics():
+        run.log_metrics(row)
 
 
 def _note(counts: RunCounts) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from patchgym.records import Record, Trajectory, Verdict
+from patchgym.reward import first_layer
 
 _SAMPLER_GAP = 0.05
 """Mean |trainer log-prob - sampler log-prob| above which the update is not of the policy that sampled. Float32 against
@@ -131,13 +132,15 @@ def _trajectories(found: Sequence[Trajectory]) -> Finding:
 
 def _reward_findings(rounds: Mapping[str, Sequence[Trajectory]]) -> tuple[Finding, bool]:
     groups: dict[str, list[float]] = {}
+    outcomes: list[float] = []
     for trajectory in (trajectory for found in rounds.values() for trajectory in found):
         if trajectory.in_baseline and trajectory.reward is not None and trajectory.reward.value is not None:
             groups.setdefault(trajectory.group_id, []).append(trajectory.reward.value)
+            outcomes.append(first_layer(trajectory.reward) or 0.0)
     values = [value for members in groups.values() for value in members]
     varied = sum(max(members) - min(members) > 1e-9 for members in groups.values())
-    low = sum(value <= _EXTREME for value in values)
-    high = sum(value >= 1 - 0.05 - 1e-9 for value in values)
+    low = sum(value <= _EXTREME for value in outcomes)
+    high = sum(value >= 1 - _EXTREME for value in outcomes)
     evidence = (
         f"{len(values)} rewards: {low} at 0, {len(values) - low - high} between, {high} solved; "
         f"{varied} of {len(groups)} groups have variance"

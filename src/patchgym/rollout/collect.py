@@ -10,7 +10,7 @@ from pathlib import Path
 
 from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
 from patchgym.config import Settings
-from patchgym.content import diff_trees, patch_scope
+from patchgym.content import diff_trees
 from patchgym.errors import SandboxError
 from patchgym.grading import Grader
 from patchgym.records import (
@@ -29,7 +29,7 @@ from patchgym.records import (
     Tree,
     Verdict,
 )
-from patchgym.reward import RewardSettings, score
+from patchgym.reward import RewardSettings, score_patch
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
 from patchgym.rollout.strategies import SearchSettings
@@ -61,7 +61,8 @@ class Phase:
 
 
 class Collector:
-    """Collects the trajectories of one run.
+    """Collects the trajectories of one run. Their rewards hold the first layer; ``patchgym.reward.settle`` gives those
+    of whole groups.
 
     The run's object store must hold the tasks' trees, and ``factory`` must make its sandboxes from that store;
     ``build`` gives the directory of a built environment (blocking; called in threads).
@@ -169,8 +170,7 @@ class Collector:
             if report.verdict is Verdict.INFRA_ERROR:
                 fault = Fault(kind="SandboxError", where="grading", message=report.why)
                 return leaf.model_copy(update={"report": report, "faults": (fault,)})
-            scope = patch_scope(leaf.final_patch)
-            reward = score(report, steps, scope, task.scope, task.limits, self._rewards)
+            reward = score_patch(task, report, steps, leaf.final_patch, self._rewards)
             return leaf.model_copy(update={"report": report, "reward": reward})
 
         root = await searched.run()
@@ -247,7 +247,7 @@ class Collector:
             await sandbox.close()
 
     def _reward(self, task: Task, report: TestReport, episode: Episode, patch: str) -> Reward:
-        return score(report, episode.steps, patch_scope(patch), task.scope, task.limits, self._rewards)
+        return score_patch(task, report, episode.steps, patch, self._rewards)
 
 
 def _trajectory_id(phase: str, task: Task, sample: int) -> str:

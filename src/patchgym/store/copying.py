@@ -1,7 +1,9 @@
 """What a trajectory names in its run's object store, taken along to another run."""
 
+from collections.abc import Iterable
+
 from patchgym.content import ObjectStore
-from patchgym.records import Task, Trajectory
+from patchgym.records import Step, Task, Trajectory, Tree
 
 
 def copy_objects(trajectory: Trajectory, source: ObjectStore, target: ObjectStore) -> None:
@@ -11,8 +13,22 @@ def copy_objects(trajectory: Trajectory, source: ObjectStore, target: ObjectStor
         DataError: one of them is missing.
         StorageError: the disk is full.
     """
-    states, blobs = {trajectory.final_state}, set[str | None]()
-    for step in trajectory.steps:
+    _copy(trajectory.steps, {trajectory.final_state}, source, target)
+
+
+def copy_tree_objects(tree: Tree, source: ObjectStore, target: ObjectStore) -> None:
+    """Copy the same of a search tree, its unfinished paths included.
+
+    Raises:
+        DataError: one of them is missing.
+        StorageError: the disk is full.
+    """
+    _copy([node.step for node in tree.nodes], {leaf.final_state for leaf in tree.leaves}, source, target)
+
+
+def _copy(steps: Iterable[Step], finals: Iterable[str | None], source: ObjectStore, target: ObjectStore) -> None:
+    states, blobs = set(finals), set[str | None]()
+    for step in steps:
         states |= {step.state_before, step.state_after}
         if step.observation is not None:
             streams = (step.observation.stdout, step.observation.stderr)

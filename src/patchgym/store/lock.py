@@ -21,3 +21,22 @@ def lock_folder(path: Path) -> int:
         os.close(lock)
         raise UsageError(f"Another process writes to {path}", mend="Wait for it, or choose another --out.") from None
     return lock
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process works in a folder at this moment.
+
+    Raises:
+        OSError: its lock cannot be read.
+    """
+    try:
+        lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -14,7 +14,7 @@ from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
 from patchgym.records import RunManifest, Step, Task, Trajectory, Tree
 from patchgym.store.jsonl import append_line, cut_torn_line, read_line_at, read_lines
-from patchgym.store.lock import lock_folder
+from patchgym.store.lock import is_locked, lock_folder
 from patchgym.store.whole import write_whole
 
 
@@ -101,6 +101,11 @@ class RunDirectory:
         run = cls(path, _read_manifest(path), None)
         run._load()
         return run
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether another process is writing to it now."""
+        return self._lock is None and is_locked(self.path)
 
     @property
     def ids(self) -> list[str]:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from patchgym.content import disk_errors
 from patchgym.errors import UsageError
 from patchgym.records import Trajectory
+from patchgym.reward import settled_rewards
 from patchgym.store import RunDirectory
 from patchgym.store.whole import beside
 from patchgym.traces.glance import Glance
@@ -63,12 +64,17 @@ def export_run(
         need_parquet()
     done = Export(format_name, out)
     known = Known(run.tasks())
+    # What a trainer is given is what our own trainer would train on; formats that are read back get what is recorded.
+    settled = settled_rewards(run.trajectories) if writer.HOLDS is not None else {}
     with beside(out) as scratch, disk_errors(out):
         made = scratch / out.name
         with ExitStack() as stack:
             sink = _Folder(made) if kind == "folder" else _Lines(stack.enter_context(_open(scratch / "rows.jsonl")))
             for trajectory_id in trajectory_ids:
-                _write(run.trajectory(trajectory_id), writer, known, sink, done)
+                trajectory = run.trajectory(trajectory_id)
+                if trajectory_id in settled:
+                    trajectory = trajectory.model_copy(update={"reward": settled[trajectory_id]})
+                _write(trajectory, writer, known, sink, done)
                 on_trajectory(done)
         if kind == "lines":
             (scratch / "rows.jsonl").rename(made)

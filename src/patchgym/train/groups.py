@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from patchgym.records import Trajectory
+from patchgym.reward import settle_group
 from patchgym.train.advantages import MIN_GROUP, group_advantages
 from patchgym.train.rows import Reason, RowSet, TokenRow, rows_from_trajectory
 
@@ -14,7 +15,8 @@ from patchgym.train.rows import Reason, RowSet, TokenRow, rows_from_trajectory
 def policy_gradient_rows(trajectories: Iterable[Trajectory], *, max_length: int, divide_by_std: bool = False) -> RowSet:
     """Rows of graded trajectories, each with its trajectory's advantage over its group.
 
-    Only a trusted reward that is a number counts; no reward is not a reward of 0. The baseline is the mean over the
+    Rewards are first settled in their groups, which must be whole (``patchgym.reward.settle``). Only a trusted reward
+    that is a number counts; no reward is not a reward of 0. The baseline is the mean over the
     members with ``in_baseline``, whether or not their rows are fit to train. Rows without an advantage to speak of
     (their gradient would be zero) are left out under ``ZERO_VARIANCE`` or ``ZERO_ADVANTAGE`` before they cost time.
     """
@@ -26,7 +28,7 @@ def policy_gradient_rows(trajectories: Iterable[Trajectory], *, max_length: int,
     flat = 0
     for members in groups.values():
         scored = []
-        for member in members:
+        for member in settle_group(members):
             reason = _unscored(member)
             if reason:
                 left_out[reason] += 1
