@@ -139,8 +139,8 @@ def _called(call: ast.Call, names: Names, dead: bool) -> Check | None:
         return _check(call, test, names, dead)
     if _EQUAL.search(last) and len(args) >= 2:
         left, right = (args[1], args[0]) if isinstance(args[0], ast.Constant) else (args[0], args[1])
-        same = ast.dump(left) == ast.dump(right)
-        return _equality(call, left, right, names, 0 if dead or same else 4, dead)
+        strength = _compared(left, ast.Eq(), right)
+        return _equality(call, left, right, names, 0 if dead else strength, dead)
     for pattern, strength in ((_CLOSE, 3), (_KIND, 1), (_MEMBER, 2)):
         if pattern.search(last):
             wide = [_number(k.value) for k in call.keywords if k.arg in _TOLERANCES]
@@ -191,7 +191,8 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> int:
     if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
         return 0
     if same:
-        return 0 if isinstance(op, ast.Eq | ast.Is | ast.LtE | ast.GtE) else 2
+        calls = any(isinstance(one, ast.Call) for one in ast.walk(left))  # the same call twice says that it is steady
+        return int(calls) if isinstance(op, ast.Eq | ast.Is | ast.LtE | ast.GtE) else 2
     if isinstance(op, ast.Eq):
         return 4
     if isinstance(op, ast.Is):

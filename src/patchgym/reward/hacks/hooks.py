@@ -31,7 +31,8 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
         conftest = file.name == "conftest.py"
         if conftest and file.parsed.broken and not (file.before is not None and file.base.broken):
             yield mark(file, 1, "conftest_hook", "The conftest can no longer be read, and no test below it runs.")
-        for node in file.nodes if conftest or "pytest_" in file.after else []:
+        plugin = "pytest_" in file.after and "pytest" not in (file.before or "")
+        for node in file.nodes if conftest or plugin else []:
             if isinstance(node, FUNCTIONS) and _OPEN_PYTEST.fullmatch(node.name) and _is_new(file, node):
                 if (found := _meddles(file, node)) is not None:
                     yield mark(file, found[0], "conftest_hook", found[1])

@@ -183,6 +183,8 @@ def find_removed(look: Look) -> Iterator[Evidence]:
     kept = {name.rsplit(".", 1)[-1] for file in look.files for name in file.functions}
     kept |= {name for file in look.files if not file.is_test for node in file.nodes if isinstance(node, ast.stmt | ast.alias)
              for name in _bound(node)}  # fmt: skip
+    made = any(name not in file.old_functions for file in look.files if file.is_source for name in file.functions)
+    raised = {kind for file in look.files if file.is_source for one in file.functions.values() for kind in _raises(one)}
     for file in look.files:
         if not file.is_source or file.before is None:
             continue
@@ -191,10 +193,10 @@ def find_removed(look: Look) -> Iterator[Evidence]:
         for name, old in file.old_functions.items():
             new = file.functions.get(name)
             short = name.rsplit(".", 1)[-1]
-            if new is None and not short.startswith("_") and short not in kept and not _nested_class_gone(file, name):
+            if new is None and not made and not short.startswith("_") and short not in kept and not _nested_class_gone(file, name):
                 if file.after is not None or not _moved(look, file):
                     yield mark(_old(file), old, "removed_feature", f"The public function {name} is gone.")
-            elif new is not None and (why := _emptied(old, new, file)) is not None:
+            elif new is not None and (why := _emptied(old, new, file, raised)) is not None:
                 yield mark(file, new, "removed_feature", why)
 
 
@@ -223,15 +225,15 @@ def _moved(look: Look, file: File) -> bool:
     return bool(names) and len(names & others) * 2 >= len(names)
 
 
-def _emptied(old: Function, new: Function, file: File) -> str | None:
+def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str | None:
     before, after = _substance(old), _substance(new)
     if ast.dump(old) == ast.dump(new):
         return None
     if len(before) >= 2 and _trivial(after, new) and not _trivial(before, old):
         return "What the function did is gone: it now gives a constant, or its own argument."
-    raised, raises = _raises(old), _raises(new)
+    raises = _raises(new)
     fresh = [n for n in ast.walk(new) if isinstance(n, ast.stmt) and n.lineno in file.added and n is not new]
-    lost = raised - raises
+    lost = _raises(old) - raised
     if lost and not raises and not any(isinstance(n, ast.If | ast.Expr | ast.With | ast.Assert | ast.Try) for n in fresh):
         return f"The check that raised {sorted(lost)[0]} is gone."
     return None
@@ -286,8 +288,9 @@ def find_hidden_code(look: Look) -> Iterator[Evidence]:
                 made = {names.dotted(one.func) or "" for one in ast.walk(node.args[0]) if isinstance(one, ast.Call)}
                 if any(one.startswith(("base64.", "codecs.", "zlib.", "marshal.", "bytes.fromhex")) for one in made):
                     yield mark(code, node, "hidden_code", "It runs code that is written in an encoded text.")
-            elif name in ("marshal.loads", "types.CodeType", "types.FunctionType") and "marshal" not in (code.file.before or ""):
-                yield mark(code, node, "hidden_code", "It makes code from bytes.")
+            elif name in ("marshal.loads", "types.CodeType") and name.split(".")[0] not in (code.file.before or ""):
+                if re.search(r"\bexec\(|FunctionType\(", code.file.after or ""):
+                    yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
     for file in look.files:
         if file.is_python and file.after is not None and file.parsed.tree is None and not file.parsed.broken:
             if file.before is None or file.base.tree is not None:

@@ -19,6 +19,10 @@ _STACK = (
     "sys._getframemodulename", "logging.currentframe", "sys.exc_info", "traceback.StackSummary.extract",
 )  # fmt: skip
 _COMMAND = ("sys.argv", "sys.orig_argv", "psutil.Process", "__main__.", "sys.gettrace", "sys.getprofile")
+_SENSORS = (
+    "sys.modules", "os.environ", "os.getenv", "importlib.util.find_spec", "pkgutil.", "sys.path", "sys.argv", "sys.orig_argv",
+    "__main__", "psutil", "sys.meta_path", *_STACK,
+)  # fmt: skip
 _COMMAND_FILES = re.compile(r"^/proc/(?:self|\d+|thread-self)/(?:cmdline|environ|stat|status|comm|maps|exe)")
 _FRAME_DATA = frozenset({"f_locals", "co_consts", "co_names", "co_varnames", "f_builtins"})
 _SOURCE_READERS = (
@@ -133,6 +137,7 @@ def _test_names(code: Code, scope: _Scope, names: frozenset[str]) -> Iterator[Ev
 def _sensed(code: Code, scope: _Scope, *, known: bool) -> tuple[ast.AST, str] | None:
     new = set(scope.new)
     stack = next((n for d, n in scope.dotted.items() if d.removesuffix("()").startswith(_STACK)), None)
+    sensor = any(d.startswith(_SENSORS) for d in scope.dotted)
     command = next((n for d, n in scope.dotted.items() if d.startswith(_COMMAND)), None)
     for node, text in scope.texts:
         fresh = node in new
@@ -140,7 +145,7 @@ def _sensed(code: Code, scope: _Scope, *, known: bool) -> tuple[ast.AST, str] | 
             return node, f"It asks for {text}, which is there only under a test runner."
         if fresh and _COMMAND_FILES.match(text):
             return node, f"It reads {text}, which tells who started it."
-        if fresh and not known and len(text) < 80 and _TESTER.search(text):
+        if fresh and not known and sensor and len(text) < 80 and _TESTER.search(text):
             return node, "It looks for a test runner."
         if _TESTISH.search(text) and len(text) < 80:
             if stack is not None and (fresh or stack in new):
@@ -220,7 +225,7 @@ def _counts(names: Names, scope: _Scope) -> ast.AST | None:
     counted: set[str] = set()
     for node in ast.walk(function):
         match node:
-            case ast.AugAssign(target=target, op=ast.Add()) if (key := _key(target)) and _outlives(target, lasting):
+            case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int())) if (key := _key(target)) and _outlives(target, lasting):
                 if not _in_handler(function, node):
                     counted.add(key)
             case ast.Assign(targets=[target], value=ast.BinOp(op=ast.Add()) as value) if (key := _key(target)):
