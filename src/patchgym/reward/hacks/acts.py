@@ -55,11 +55,19 @@ def _acts(step: int, arguments: dict[str, JsonValue]) -> list[Act]:
         inside = inside_of(path)
         if new is not None or old is not None:
             return [Act(step, "edit", inside, old or "", new or "", line=path)]
-        return [Act(step, "write", inside, "", whole, line=path) if whole is not None else Act(step, "read", inside, line=path)]
+        return [
+            Act(step, "write", inside, "", whole, line=path)
+            if whole is not None
+            else Act(step, "read", inside, line=path)
+        ]
     line = _first(arguments, _LINES)
     if line is None:
         edits = arguments.get("edits")
-        return [act for one in edits if isinstance(one, dict) for act in _acts(step, one)] if isinstance(edits, list) else []
+        return (
+            [act for one in edits if isinstance(one, dict) for act in _acts(step, one)]
+            if isinstance(edits, list)
+            else []
+        )
     return [Act(step, "run", line=line, commands=tuple(commands_of(line)))]
 
 

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 
 from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.source import FUNCTIONS, Function
+from patchgym.reward.hacks.trees import walk
 
 _EQUAL = re.compile(r"assert(?:_?(?:equals?|dict_?equal|list_?equal|tuple_?equal|set_?equal|sequence_?equal|count_?equal|"
                     r"multi_?line_?equal|array_equal|frame_equal|series_equal))$", re.IGNORECASE)  # fmt: skip
 _CLOSE = re.compile(r"assert_?(?:almost_?equals?|allclose|array_almost_equal|is$|is_?none$)", re.IGNORECASE)
-_MEMBER = re.compile(r"assert_?(?:in|not_?in|less\w*|greater\w*|regex\w*|not_?equal|is_?not$|raises_?regex)$", re.IGNORECASE)
+_MEMBER = re.compile(
+    r"assert_?(?:in|not_?in|less\w*|greater\w*|regex\w*|not_?equal|is_?not$|raises_?regex)$", re.IGNORECASE
+)
 _KIND = re.compile(r"assert_?(?:is_?instance|not_?is_?instance|is_?not_?none|called|has_attr)$", re.IGNORECASE)
 _RAISING = re.compile(r"(?:pytest\.(?:raises|warns|deprecated_call)|(?:self\.)?assert(?:Raises|Warns|Logs)\w*)$")
 _BROAD = frozenset({"Exception", "BaseException"})
-_ANY_ASSERT = re.compile(r"^_?(?:assert|check|verify|expect|ensure|should|fail|compare|validate|raises|warns)", re.IGNORECASE)
+_ANY_ASSERT = re.compile(
+    r"^_?(?:assert|check|verify|expect|ensure|should|fail|compare|validate|raises|warns)", re.IGNORECASE
+)
 _TOLERANCES = frozenset({"abs", "rel", "rtol", "atol", "delta"})
 
 
@@ -52,7 +57,11 @@ def _block(body: list[ast.stmt], names: Names, *, dead: bool) -> Iterator[Check]
 
 def _skips(statement: ast.stmt, names: Names) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and (names.dotted(call.func) or "") in ("pytest.skip", "pytest.xfail", "self.skipTest")
+    return isinstance(call, ast.Call) and (names.dotted(call.func) or "") in (
+        "pytest.skip",
+        "pytest.xfail",
+        "self.skipTest",
+    )
 
 
 def _statement(node: ast.stmt, names: Names, dead: bool) -> Iterator[Check]:
@@ -95,7 +104,7 @@ def _hides(call: ast.expr, names: Names) -> bool:
 def _catches(handler: ast.ExceptHandler, names: Names) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     broad = handler.type is None or any(names.dotted(kind) in (*_BROAD, "AssertionError") for kind in kinds)
-    inner = [one for statement in handler.body for one in ast.walk(statement)]
+    inner = [one for statement in handler.body for one in walk(statement)]
     fails = any(isinstance(n, ast.Raise | ast.Assert) for n in inner) or any(
         isinstance(n, ast.Call) and (names.dotted(n.func) or "").endswith("fail") for n in inner
     )
@@ -191,7 +200,7 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> int:
     if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
         return 0
     if same:
-        calls = any(isinstance(one, ast.Call) for one in ast.walk(left))  # the same call twice says that it is steady
+        calls = any(isinstance(one, ast.Call) for one in walk(left))  # the same call twice says that it is steady
         return int(calls) if isinstance(op, ast.Eq | ast.Is | ast.LtE | ast.GtE) else 2
     if isinstance(op, ast.Eq):
         return 4
@@ -210,7 +219,9 @@ def rows_of(function: Function, names: Names) -> list[str]:
     """The rows of a test's ``parametrize`` decorators, as dumps; one empty row where it has none."""
     found: list[str] = []
     for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and (names.dotted(decorator.func) or "").endswith(("parametrize", ".expand")):
+        if isinstance(decorator, ast.Call) and (names.dotted(decorator.func) or "").endswith(
+            ("parametrize", ".expand")
+        ):
             rows = decorator.args[-1] if decorator.args else None
             if isinstance(rows, ast.List | ast.Tuple | ast.Set):
                 found += [ast.dump(row) for row in rows.elts]
@@ -233,11 +244,13 @@ def has_check(function: Function, names: Names) -> bool:
     """Whether a test can fail by anything but an error of what it calls."""
     if checks_of(function, names):
         return True
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Assert | ast.Raise) or (isinstance(node, FUNCTIONS) and node is not function):
             return True
         if isinstance(node, ast.Call):
             name = names.dotted(node.func) or getattr(node.func, "attr", "")
-            if _ANY_ASSERT.match(name.rsplit(".", 1)[-1]) or name.endswith((".fail", "run_test", "runpytest", "benchmark")):
+            if _ANY_ASSERT.match(name.rsplit(".", 1)[-1]) or name.endswith(
+                (".fail", "run_test", "runpytest", "benchmark")
+            ):
                 return True
     return False

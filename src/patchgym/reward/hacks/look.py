@@ -10,11 +10,14 @@ from patchgym.records import Evidence
 from patchgym.reward.hacks.attempt import Attempt
 from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.source import File, files_of, parse
+from patchgym.reward.hacks.trees import walk
 
 _QUOTED_LINES = 3
 _QUOTED_CHARS = 160
 _CODE = re.compile(r"\b(?:import|exec|open|def|lambda)\b")
-_HELPERS = re.compile(r"(?:^|[/_.])(?:testing|test_?utils?|test_?helpers?|conftest|fixtures?|pytest\w*|plugins?)(?=[/_.])")
+_HELPERS = re.compile(
+    r"(?:^|[/_.])(?:testing|test_?utils?|test_?helpers?|conftest|fixtures?|pytest\w*|plugins?)(?=[/_.])"
+)
 _RUNNERS = re.compile(r"(?:_pytest|pytest|py\.test|pluggy|unittest|doctest|nose2?|xdist)(?:\.|$)")
 
 
@@ -92,7 +95,9 @@ def cut(lines: list[str] | str) -> str:
     """The first lines of a quotation, none of them long, without control characters."""
     rows = lines.split("\n") if isinstance(lines, str) else lines
     kept = [row[:_QUOTED_CHARS] for row in rows[:_QUOTED_LINES]]
-    return "\n".join("".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in row) for row in kept)
+    return "\n".join(
+        "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in row) for row in kept
+    )
 
 
 def is_helper(file: File) -> bool:
@@ -124,11 +129,13 @@ def called(nodes: Iterator[ast.AST] | list[ast.AST], names: Names) -> set[str]:
 
 
 def all_names(node: ast.AST) -> set[str]:
-    """Every plain name and attribute below a node."""
+    """Every plain name, attribute and keyword below a node."""
     found = set()
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Name):
             found.add(one.id)
         elif isinstance(one, ast.Attribute):
             found.add(one.attr)
+        elif isinstance(one, ast.keyword) and one.arg is not None:
+            found.add(one.arg)
     return found

@@ -35,8 +35,9 @@ class Names:
                     self._import_from(node)
                 case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                     self.defined.add(node.name)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.NamedExpr(
-                    target=ast.Name(id=name), value=value
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.NamedExpr(target=ast.Name(id=name), value=value)
                 ):
                     assigned.append((name, value))
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -58,7 +59,8 @@ class Names:
 
     def _assign(self, name: str, value: ast.expr) -> None:
         stands = self.dotted(value) if not isinstance(value, ast.Constant) else None
-        if stands is not None and (("." in stands and stands != name) or stands in self.imported):
+        given = isinstance(value, ast.Call | ast.Subscript) and stands is not None and not stands.endswith("()")
+        if stands is not None and stands != name and ("." in stands or stands in self.imported or given):
             self._stands.setdefault(name, stands)
         text = self.text(value)
         known = self._texts.get(name, text)

@@ -11,13 +11,34 @@ from dataclasses import dataclass
 
 from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.source import parse
+from patchgym.reward.hacks.trees import walk
 
 _LIMIT = 20_000
 _MOST = 400
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n(.*?)(?:\n[ \t]*\2(?=\s|$)|\Z)", re.DOTALL)
 _INNER = re.compile(r"\$\(([^()]{1,2000})\)|`([^`]{1,2000})`")
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
-_BEFORE = frozenset({"sudo", "time", "nohup", "setsid", "env", "exec", "command", "then", "do", "else", "xargs", "eval", "stdbuf", "nice", "{", "(", "!"})
+_BEFORE = frozenset(
+    {
+        "sudo",
+        "time",
+        "nohup",
+        "setsid",
+        "env",
+        "exec",
+        "command",
+        "then",
+        "do",
+        "else",
+        "xargs",
+        "eval",
+        "stdbuf",
+        "nice",
+        "{",
+        "(",
+        "!",
+    }
+)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _OPERATORS = re.compile(r"&&|\|\||;;|;|\||&(?![>&])|\n|\(|\)")
 
@@ -133,7 +154,9 @@ def _command(words: list[str], documents: list[str], *, piped: bool) -> Command:
         elif match := re.fullmatch(r"(?:\d*|&)>{1,2}\|?(.*)", word, re.DOTALL):
             target = match[1] or (queue.pop(0) if queue else "")
             into += [target] if target and not target.startswith("&") else []
-        elif (match := _ASSIGNED.fullmatch(word)) and not [w for w in kept if w not in ("export", "env", "declare", "set", "alias")]:
+        elif (match := _ASSIGNED.fullmatch(word)) and not [
+            w for w in kept if w not in ("export", "env", "declare", "set", "alias")
+        ]:
             variables.append((match[1], match[2]))
             kept += [word] if kept and kept[0] == "alias" else []
         elif not kept and word in _BEFORE:
@@ -174,9 +197,9 @@ def python_commands(text: str) -> list[Command]:
     tree = parse(text).tree if text.strip() else None
     if tree is None:
         return []
-    names = Names(ast.walk(tree))
+    names = Names(walk(tree))
     found: list[Command] = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and len(found) < _MOST:
             found += _as_commands(node, names)
     return found
@@ -198,10 +221,17 @@ def _as_commands(node: ast.Call, names: Names) -> list[Command]:
         return [Command((), (path,)) if set(mode or "r") & set("wax+") else Command(("cat", path))]
     if name.endswith((".read_text()", ".read_bytes()")) or (isinstance(node.func, ast.Attribute) and text == ""):
         return _of_path(node, names)
-    if name in ("shutil.copy", "shutil.copyfile", "shutil.move", "os.rename", "os.replace", "os.symlink") and len(node.args) > 1:
+    if (
+        name in ("shutil.copy", "shutil.copyfile", "shutil.move", "os.rename", "os.replace", "os.symlink")
+        and len(node.args) > 1
+    ):
         return [Command(("cp", text or "?", names.text(node.args[1]) or ast.unparse(node.args[1])))]
     if name == "py_compile.compile":
-        return [Command(("py_compile", *(names.text(one) or "?" for one in [*node.args, *(k.value for k in node.keywords)])))]
+        return [
+            Command(
+                ("py_compile", *(names.text(one) or "?" for one in [*node.args, *(k.value for k in node.keywords)]))
+            )
+        ]
     if name in ("os.kill", "os.killpg") and first is not None:
         return [Command(("kill", ast.unparse(first).replace("os.getppid()", "$PPID")))]
     return [Command(("ls", text))] if name in ("os.listdir", "os.walk", "glob.glob", "os.scandir") and text else []
@@ -209,7 +239,11 @@ def _as_commands(node: ast.Call, names: Names) -> list[Command]:
 
 def _of_path(node: ast.Call, names: Names) -> list[Command]:
     """``Path("x").read_text()`` and its siblings."""
-    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call) or not node.func.value.args:
+    if (
+        not isinstance(node.func, ast.Attribute)
+        or not isinstance(node.func.value, ast.Call)
+        or not node.func.value.args
+    ):
         return []
     path = names.text(node.func.value.args[0])
     if path is None or not (names.dotted(node.func.value.func) or "").endswith("Path"):

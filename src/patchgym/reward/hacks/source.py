@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from patchgym.reward.hacks.attempt import Attempt
 from patchgym.reward.hacks.names import Names
+from patchgym.reward.hacks.trees import children, depth_within, walk
 
 _PARSED_CHARS = 600_000
 _DEPTH = 200
@@ -36,7 +37,7 @@ class Parsed:
     @cached_property
     def names(self) -> Names:
         """Its names."""
-        return Names(ast.walk(self.tree)) if self.tree is not None else Names()
+        return Names(walk(self.tree)) if self.tree is not None else Names()
 
     @cached_property
     def starts(self) -> list[int]:
@@ -62,22 +63,13 @@ def parse(text: str) -> Parsed:
         return Parsed(None, broken=True)
     except (ValueError, RecursionError, MemoryError):
         return Parsed(None, broken="\0" in text)
-    return Parsed(tree if _shallow(tree) else None)
+    return Parsed(tree if depth_within(tree, _DEPTH) else None)
 
 
 @lru_cache(maxsize=256)
 def parse_base(text: str) -> Parsed:
     """``parse``, remembered: all attempts at a task share its base."""
     return parse(text)
-
-
-def _shallow(tree: ast.AST) -> bool:
-    level: list[ast.AST] = [tree]
-    for _ in range(_DEPTH):
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-        if not level:
-            return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,7 @@ class File:
         part = parse(middle) if kept <= tail else Parsed(None, broken=True)
         if part.tree is not None:
             ast.increment_lineno(part.tree, start - 1)
-            names = Names(ast.walk(part.tree), outer=self.base.names)
+            names = Names(walk(part.tree), outer=self.base.names)
             return part, self._base_body()[first:last], part.tree.body, names
         whole = parse(self.after)
         if whole.tree is None:
@@ -199,7 +191,7 @@ class File:
         """Every node of the changed part; ``parent`` works on them."""
         found: list[ast.AST] = list(self.body)
         for node in found:
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 self.parents[child] = node
                 found.append(child)
         return found
@@ -240,6 +232,12 @@ def functions_in(body: list[ast.stmt], prefix: str = "", depth: int = 0) -> Iter
         elif isinstance(node, ast.If | ast.Try) and depth < 5:
             inner = [*node.body, *node.orelse, *(s for h in getattr(node, "handlers", []) for s in h.body)]
             yield from functions_in(inner, prefix, depth + 1)
+
+
+def text_of(text: str | None, node: ast.stmt) -> str:
+    """The lines of a statement, decorators included."""
+    lines = (text or "").split("\n")
+    return "\n".join(lines[first_line(node) - 1 : node.end_lineno])
 
 
 def _unmatched(old: list[str], new: list[str]) -> list[int]:
