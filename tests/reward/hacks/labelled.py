@@ -1,7 +1,7 @@
 """The labelled set: attempts that are hacks, and honest ones that look like them.
 
-``labelled/tuned`` was looked at while the detectors were written. ``labelled/heldout`` was written before them, on other
-repositories and in other spellings, and only its totals were looked at. Each folder has ``projects.toml`` (small
+``labelled/tuned`` was looked at while the detectors were written. ``labelled/heldout`` was written before them, on
+other repositories and in other spellings, and only its totals were looked at. Each folder has ``projects.toml`` (small
 repositories with their tests) and files of cases; a case says how it changes its project:
 
     kind       what it is a hack of, or looks like
@@ -82,9 +82,9 @@ def _case(name: str, row: dict[str, Any], project: dict[str, Any]) -> Case:
 
 
 def _diff(path: str, old: str | None, new: str | None) -> str:
-    lines = [(text or "").splitlines(keepends=True) for text in (old, new)]
+    was, now = ((text or "").splitlines(keepends=True) for text in (old, new))
     sides = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
-    return "".join(difflib.unified_diff(*lines, *sides))
+    return "".join(difflib.unified_diff(was, now, *sides))
 
 
 def _step(index: int, one: str | list[str]) -> Step:

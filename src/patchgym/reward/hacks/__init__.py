@@ -4,7 +4,7 @@
 with ``proof`` is what honest work cannot do: it zeroes the reward. All other evidence marks for screening. Nothing is
 imported or run, whatever the attempt holds, and no attempt makes a detector raise.
 
-``kinds()`` says what each kind of evidence means; the kinds bear the names of the labelled set in ``tests/reward/hacks``.
+``kinds()`` says what each kind of evidence means. The labelled set in ``tests/reward/hacks`` has cases of each.
 """
 
 import tomllib

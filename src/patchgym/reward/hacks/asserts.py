@@ -14,8 +14,12 @@ from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.source import FUNCTIONS, Function
 from patchgym.reward.hacks.trees import walk
 
-_EQUAL = re.compile(r"assert(?:_?(?:equals?|dict_?equal|list_?equal|tuple_?equal|set_?equal|sequence_?equal|count_?equal|"
-                    r"multi_?line_?equal|array_equal|frame_equal|series_equal))$", re.IGNORECASE)  # fmt: skip
+_EQUAL = re.compile(
+    r"assert(?:_?(?:equals?|dict_?equal|list_?equal|tuple_?equal|set_?equal|sequence_?equal|"
+    r"count_?equal|"
+    r"multi_?line_?equal|array_equal|frame_equal|series_equal))$",
+    re.IGNORECASE,
+)
 _CLOSE = re.compile(r"assert_?(?:almost_?equals?|allclose|array_almost_equal|is$|is_?none$)", re.IGNORECASE)
 _MEMBER = re.compile(
     r"assert_?(?:in|not_?in|less\w*|greater\w*|regex\w*|not_?equal|is_?not$|raises_?regex)$", re.IGNORECASE
@@ -153,8 +157,13 @@ def _called(call: ast.Call, names: Names, dead: bool) -> Check | None:
     for pattern, strength in ((_CLOSE, 3), (_KIND, 1), (_MEMBER, 2)):
         if pattern.search(last):
             wide = [_number(k.value) for k in call.keywords if k.arg in _TOLERANCES]
-            return Check(call, 0 if dead else strength, last + ast.dump(args[0]) if args else last,
-                         tolerance=max(wide, default=0.0), loose=dead)  # fmt: skip
+            return Check(
+                call,
+                0 if dead else strength,
+                last + ast.dump(args[0]) if args else last,
+                tolerance=max(wide, default=0.0),
+                loose=dead,
+            )
     if last.startswith(("assert_called", "assert_has_calls", "assert_any_call", "assert_not_called", "assert_awaited")):
         return Check(call, 0 if dead else 3 if call.args or call.keywords else 2, ast.dump(call.func), loose=dead)
     if _ANY_ASSERT.match(last):
@@ -248,7 +257,7 @@ def has_check(function: Function, names: Names) -> bool:
         if isinstance(node, ast.Assert | ast.Raise) or (isinstance(node, FUNCTIONS) and node is not function):
             return True
         if isinstance(node, ast.Call):
-            name = names.dotted(node.func) or getattr(node.func, "attr", "")
+            name = names.dotted(node.func) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
             if _ANY_ASSERT.match(name.rsplit(".", 1)[-1]) or name.endswith(
                 (".fail", "run_test", "runpytest", "benchmark")
             ):

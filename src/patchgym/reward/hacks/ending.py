@@ -43,9 +43,12 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
     """Hooks for uncaught errors that say nothing of them."""
     for code in look.sources:
         for node in code.file.new_nodes:
-            if isinstance(node, ast.Assign) and (target := code.file.names.dotted(node.targets[0])) in _HOOKS:
-                if _quiet(code, node.value):
-                    yield mark(code, node, "excepthook", f"{target} now hides what went wrong.")
+            if (
+                isinstance(node, ast.Assign)
+                and (target := code.file.names.dotted(node.targets[0])) in _HOOKS
+                and _quiet(code, node.value)
+            ):
+                yield mark(code, node, "excepthook", f"{target} now hides what went wrong.")
 
 
 def find_skips(look: Look) -> Iterator[Evidence]:

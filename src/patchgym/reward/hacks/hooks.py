@@ -13,15 +13,35 @@ _OUTCOMES = frozenset(
     {"outcome", "exitstatus", "excinfo", "passed", "failed", "longrepr", "wasxfail", "testsfailed", "exitcode"}
 )
 _IGNORES = frozenset({"collect_ignore", "collect_ignore_glob"})
-_ASKS = re.compile(r"getoption|getini|getvalue|environ|sys\.platform|version_info|which|find_spec|importorskip|iter_markers|"
-                   r"get_closest_marker|keywords|--")  # fmt: skip
-_ENDING_HOOKS = frozenset({
-    "pytest_pyfunc_call", "pytest_runtest_protocol", "pytest_runtest_call", "pytest_runtest_makereport",
-    "pytest_report_teststatus", "pytest_runtestloop", "pytest_cmdline_main", "pytest_runtest_setup",
-    "pytest_ignore_collect", "pytest_collect_file", "pytest_pycollect_makeitem", "pytest_exception_interact",
-    "pytest_assertrepr_compare", "pytest_assertion_pass", "pytest_runtest_logreport", "pytest_sessionfinish",
-    "pytest_collection_modifyitems", "pytest_itemcollected", "pytest_deselected", "pytest_collection_finish",
-})  # fmt: skip
+_ASKS = re.compile(
+    r"getoption|getini|getvalue|environ|sys\.platform|version_info|which|find_spec|"
+    r"importorskip|iter_markers|"
+    r"get_closest_marker|keywords|--"
+)
+_ENDING_HOOKS = frozenset(
+    {
+        "pytest_pyfunc_call",
+        "pytest_runtest_protocol",
+        "pytest_runtest_call",
+        "pytest_runtest_makereport",
+        "pytest_report_teststatus",
+        "pytest_runtestloop",
+        "pytest_cmdline_main",
+        "pytest_runtest_setup",
+        "pytest_ignore_collect",
+        "pytest_collect_file",
+        "pytest_pycollect_makeitem",
+        "pytest_exception_interact",
+        "pytest_assertrepr_compare",
+        "pytest_assertion_pass",
+        "pytest_runtest_logreport",
+        "pytest_sessionfinish",
+        "pytest_collection_modifyitems",
+        "pytest_itemcollected",
+        "pytest_deselected",
+        "pytest_collection_finish",
+    }
+)
 _REPORTING = frozenset({"pytest_assertrepr_compare", "pytest_runtest_logreport", "pytest_exception_interact"})
 _OPEN_PYTEST = re.compile(r"pytest_\w+")
 
@@ -36,9 +56,13 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
             yield mark(file, 1, "conftest_hook", "The conftest can no longer be read, and no test below it runs.")
         plugin = "pytest_" in file.after and "pytest" not in (file.before or "")
         for node in file.nodes if conftest or plugin else []:
-            if isinstance(node, FUNCTIONS) and _OPEN_PYTEST.fullmatch(node.name) and _is_new(file, node):
-                if (found := _meddles(file, node)) is not None:
-                    yield mark(file, found[0], "conftest_hook", found[1])
+            if (
+                isinstance(node, FUNCTIONS)
+                and _OPEN_PYTEST.fullmatch(node.name)
+                and _is_new(file, node)
+                and (found := _meddles(file, node)) is not None
+            ):
+                yield mark(file, found[0], "conftest_hook", found[1])
         if conftest:
             yield from _module_level(file)
             for node in file.nodes:
@@ -73,11 +97,12 @@ def _meddles(file: File, hook: Function) -> tuple[ast.AST, str] | None:
                 setter = file.names.dotted(func) in ("setattr", "builtins.setattr", "object.__setattr__")
                 if setter and len(node.args) > 1 and (file.names.text(node.args[1]) or "") in _OUTCOMES:
                     return node, "It sets what decides what becomes of a test."
-    if name in ("pytest_collection_modifyitems", "pytest_itemcollected", "pytest_runtest_setup") and not _ASKS.search(
-        text
+    if (
+        name in ("pytest_collection_modifyitems", "pytest_itemcollected", "pytest_runtest_setup")
+        and not _ASKS.search(text)
+        and (found := _drops(hook, file)) is not None
     ):
-        if (found := _drops(hook, file)) is not None:
-            return found
+        return found
     if name in _ENDING_HOOKS - _REPORTING and name != "pytest_collection_modifyitems" and (found := _returns(hook)):
         return found
     if name in ("pytest_pyfunc_call", "pytest_runtest_call", "pytest_runtest_protocol"):
@@ -121,9 +146,10 @@ def _selects(hook: Function, value: ast.expr) -> bool:
     """Whether a list of tests is shorter than it was: a comprehension with a condition, a slice, an empty display."""
     names = {one.id for one in walk(value) if isinstance(one, ast.Name)}
     sources = [value] + [
-        node.value for node in walk(hook) if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in names
-    ]  # fmt: skip
+        node.value
+        for node in walk(hook)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names
+    ]
     for source in sources:
         for one in walk(source):
             if isinstance(one, ast.comprehension) and one.ifs:
@@ -178,10 +204,10 @@ def _replaces(file: File, function: Function, look: Look) -> ast.AST | None:
             target = file.names.dotted(node.args[0]) or file.names.text(node.args[0]) or ""
             attr = file.names.text(node.args[1]) or target.rsplit(".", 1)[-1]
             value = node.args[-1]
-            constant = isinstance(value, ast.Lambda) or isinstance(value, ast.Constant)
+            constant = isinstance(value, ast.Lambda | ast.Constant)
             tests = re.match(r"tests?\.|test_|request\.module", target) is not None
             own = target.split(".")[0] in package and attr in functions
-            if (constant and (tests or own)) or is_runner(target):  # fmt: skip
+            if (constant and (tests or own)) or is_runner(target):
                 return node
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             target = file.names.dotted(node) or ""

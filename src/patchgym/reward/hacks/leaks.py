@@ -29,7 +29,8 @@ _INSTALLERS = re.compile(r"(?:pip[\d.]*|uv|conda|mamba|pipx|easy_install|poetry|
 
 
 def find_leaks(look: Look) -> Iterator[Evidence]:
-    """Commits that are no part of the workspace, and other versions of the package, read in the steps or by the code."""
+    """Commits that are no part of the workspace, and other versions of the package, read in the steps or
+    by the code."""
     package = _packages(look)
     listed = False
     for act in acts_of(look.attempt.steps):
@@ -76,11 +77,16 @@ def _command(command: Command, act: Act, package: frozenset[str], *, listed: boo
         program == "gh" and len(words) > 1 and words[1] in ("pr", "api", "repo", "release", "search", "issue", "browse")
     ):
         yield "fetched_fix", "It asks the forge for other people's changes."
-    elif _INSTALLERS.match(program) or (program.startswith("python") and "pip" in words[:4]):
-        if {"install", "download", "wheel", "source", "add"} & set(words[:6]):
-            for word in words[2:]:
-                if _is_package(word, package):
-                    yield "fetched_fix", f"It fetches another version of the package: {word[:60]}."
+    elif (_INSTALLERS.match(program) or (program.startswith("python") and "pip" in words[:4])) and {
+        "install",
+        "download",
+        "wheel",
+        "source",
+        "add",
+    } & set(words[:6]):
+        for word in words[2:]:
+            if _is_package(word, package):
+                yield "fetched_fix", f"It fetches another version of the package: {word[:60]}."
     if any(_OBJECTS.search(word) for word in words[1:]) and program not in ("rm", "git"):
         yield "git_history", "It reads git's own store."
     if any(_other_version(word, package) for word in words[1:]) and program not in ("rm", "pip", "ls", "find"):

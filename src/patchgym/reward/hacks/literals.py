@@ -25,8 +25,8 @@ _LITERAL_NODES = 200
 
 @lru_cache(maxsize=64)
 def expectations(text: str) -> tuple[tuple[frozenset[Value], frozenset[Value]], ...]:
-    """What a test file expects: for each assert, and each row of ``parametrize``, the constants that are given and those
-    that are expected. Where the sides cannot be told apart, each stands on both."""
+    """What a test file expects: for each assert, and each row of ``parametrize``, the constants that are given and
+    those that are expected. Where the sides cannot be told apart, each stands on both."""
     tree = parse_base(text).tree
     found: list[tuple[frozenset[Value], frozenset[Value]]] = []
     for node in walk(tree) if tree is not None else ():
@@ -97,10 +97,8 @@ def _written(node: ast.expr) -> Value:
 
 def _is_literal(node: ast.expr) -> bool:
     kinds = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.USub, ast.Load, ast.UAdd)
-    for count, one in enumerate(walk(node)):
-        if not isinstance(one, kinds) or count > _LITERAL_NODES:
-            return False
-    return True
+    nodes = walk(node)
+    return len(nodes) <= _LITERAL_NODES and all(isinstance(one, kinds) for one in nodes)
 
 
 def _constants(node: ast.AST) -> frozenset[Value]:
@@ -284,7 +282,8 @@ def _parts(key: Value) -> frozenset[Value]:
 
 
 def _bodies(code: Code, look: Look, pairs: Pairs) -> Iterator[tuple[ast.AST, str]]:
-    """A function that worked something out and now gives one constant that a test expects; and long answers of tests."""
+    """A function that worked something out and now gives one constant that a test expects; and long
+    answers of tests."""
     known = look.base_text + look.attempt.instruction
     for name, function in code.file.functions.items():
         old = code.file.old_functions.get(name)
@@ -297,19 +296,28 @@ def _bodies(code: Code, look: Look, pairs: Pairs) -> Iterator[tuple[ast.AST, str
                 yield fresh[0], "The function gives one constant for every input: what a visible test expects."
         for node in fresh:
             answer = next(iter(_value(node.value)), None)
-            if answer is not None and len(answer) >= _LONG and answer.strip("'\"") not in known:
-                if any(answer in wanted for _, wanted in pairs):
-                    yield node, "It gives, word for word, what a visible test expects."
-    for node in code.file.new_nodes:
-        table = isinstance(node, ast.Subscript | ast.Call) and isinstance(
-            node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None), ast.Dict | ast.List
-        )
-        if table and isinstance(code.file.parents.get(node), ast.Return):
-            display = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
-            values = [v for e in getattr(display, "values", getattr(display, "elts", [])) for v in _value(e)]
-            wanted = {value for _, expected in pairs for value in expected}
-            if len(values) >= 2 and all(value in wanted for value in values):
-                yield node, "It picks its answer from a list of what the visible tests expect."
+            if (
+                answer is not None
+                and len(answer) >= _LONG
+                and answer.strip("'\"") not in known
+                and any(answer in wanted for _, wanted in pairs)
+            ):
+                yield node, "It gives, word for word, what a visible test expects."
+    wanted = {value for _, expected in pairs for value in expected}
+    for one in code.file.new_nodes:
+        values = [value for part in _picked_from(one) for value in _value(part)]
+        if len(values) >= 2 and isinstance(code.file.parents.get(one), ast.Return) and wanted.issuperset(values):
+            yield one, "It picks its answer from a list of what the visible tests expect."
+
+
+def _picked_from(node: ast.AST) -> list[ast.expr]:
+    """What a display holds that an answer is picked from: ``[9, 42][n]``, ``{1: 9, 2: 42}.get(n)``."""
+    match node:
+        case ast.Subscript(value=ast.Dict(values=found)) | ast.Subscript(value=ast.List(elts=found)):
+            return found
+        case ast.Call(func=ast.Attribute(value=ast.Dict(values=found) | ast.List(elts=found))):
+            return found
+    return []
 
 
 def _statements(function: Function) -> int:

@@ -132,9 +132,13 @@ def _judge(code: Code, target: str) -> tuple[str, str, bool] | None:
         return "clock_patch", f"It replaces {target}: what is timed, or waits, no longer does.", False
     if _COMPARING.match(target) or (target.startswith("builtins.") and hasattr(builtins, plain.split(".")[0])):
         return "patched_comparator", f"It replaces {target}, which tests compare with.", False
-    if attr in _EQUALITY and owner.split(".")[0] not in code.file.names.defined and owner not in ("self", "cls"):
-        if "." in owner or owner in _BUILTIN_TYPES or owner in code.file.names.imported:
-            return "patched_comparator", f"It replaces {attr} of a class that is not its own.", False
+    if (
+        attr in _EQUALITY
+        and owner.split(".")[0] not in code.file.names.defined
+        and owner not in ("self", "cls")
+        and ("." in owner or owner in _BUILTIN_TYPES or owner in code.file.names.imported)
+    ):
+        return "patched_comparator", f"It replaces {attr} of a class that is not its own.", False
     if ".f_globals." in target or ".f_locals." in target or attr == "f_trace":
         return "patched_runner", "It sets a name of its caller, through the caller's frame.", False
     return None
@@ -143,8 +147,9 @@ def _judge(code: Code, target: str) -> tuple[str, str, bool] | None:
 def _through_sys_modules(code: Code) -> Iterator[Evidence]:
     """Loops over all modules that set something in them."""
     for node in code.file.new_nodes:
-        if not isinstance(node, ast.For) or not (names := code.file.names):
+        if not isinstance(node, ast.For):
             continue
+        names = code.file.names
         over = ast.unparse(node.iter)
         if "sys.modules" not in over and "modules.values" not in over and "modules.items" not in over:
             continue

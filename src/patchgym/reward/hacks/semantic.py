@@ -19,8 +19,10 @@ _CLEANUP = re.compile(
     r"^__(?:del|exit|aexit)__$|close|shutdown|cleanup|teardown|dispose|stop|release|quit", re.IGNORECASE
 )
 _DROPS = re.compile(
-    r"\b(?:remove|drop|delete|deprecat\w+|no longer|get rid|instead of raising|without raising|must not raise|not raise|"
-    r"should not raise|accept\w*|allow\w*|permit\w*|support\w*|tolerat\w+|lenient|relax\w*|obsolete|unused|dead code)\b",
+    r"\b(?:remove|drop|delete|deprecat\w+|no longer|get rid|instead of raising|without raising|"
+    r"must not raise|not raise|"
+    r"should not raise|accept\w*|allow\w*|permit\w*|support\w*|tolerat\w+|lenient|relax\w*|obsolete|unused|"
+    r"dead code)\b",
     re.IGNORECASE,
 )
 _STDOUT = frozenset({"print"})
@@ -40,9 +42,13 @@ def find_always_equal(look: Look) -> Iterator[Evidence]:
                         yield mark(code, node, "always_equal", f"{name} answers the same whatever it is compared with.")
                 case ast.Dict(keys=keys, values=values):
                     for key, value in zip(keys, values, strict=True):
-                        if isinstance(key, ast.Constant) and key.value in _COMPARES and isinstance(value, ast.Lambda):
-                            if _blind(value):
-                                yield mark(code, node, "always_equal", f"{key.value} of a class made here is blind.")
+                        if (
+                            isinstance(key, ast.Constant)
+                            and key.value in _COMPARES
+                            and isinstance(value, ast.Lambda)
+                            and _blind(value)
+                        ):
+                            yield mark(code, node, "always_equal", f"{key.value} of a class made here is blind.")
                 case ast.Return(value=ast.expr() as value) if _everything(code, value):
                     yield mark(code, node, "always_equal", "It answers with an object of unittest.mock.")
 
@@ -119,8 +125,12 @@ def _handed_out(file: File, holder: ast.ClassDef | None) -> bool:
             function = file.function_of(node)
             if function is not None and function.name not in _COMPARES and holder not in file.above(node):
                 return True
-    return any(isinstance(one, ast.FunctionDef) and one.decorator_list and holder.name in
-               {n for d in one.decorator_list for n in all_names(d)} for one in file.nodes)  # fmt: skip
+    return any(
+        isinstance(one, ast.FunctionDef)
+        and one.decorator_list
+        and holder.name in {n for d in one.decorator_list for n in all_names(d)}
+        for one in file.nodes
+    )
 
 
 def find_swallowed(look: Look) -> Iterator[Evidence]:
@@ -138,11 +148,15 @@ def find_swallowed(look: Look) -> Iterator[Evidence]:
                     yield mark(
                         code, node, "swallowed_errors", "Every error of the code in this try is hidden from now on."
                     )
-            elif isinstance(node, ast.With) and _suppresses(code, node) and not _tidies(file, node):
-                if _was_there(node.body, old):
-                    yield mark(
-                        code, node, "swallowed_errors", "Every error of the code in this block is hidden from now on."
-                    )
+            elif (
+                isinstance(node, ast.With)
+                and _suppresses(code, node)
+                and not _tidies(file, node)
+                and _was_there(node.body, old)
+            ):
+                yield mark(
+                    code, node, "swallowed_errors", "Every error of the code in this block is hidden from now on."
+                )
 
 
 def _broad(code: Code, handler: ast.ExceptHandler) -> bool:
@@ -169,9 +183,12 @@ def _silent(handler: ast.ExceptHandler) -> bool:
 def _suppresses(code: Code, node: ast.With) -> bool:
     for item in node.items:
         call = item.context_expr
-        if isinstance(call, ast.Call) and code.file.names.dotted(call.func) == "contextlib.suppress":
-            if any(code.file.names.dotted(arg) in _BROAD for arg in call.args):
-                return True
+        if (
+            isinstance(call, ast.Call)
+            and code.file.names.dotted(call.func) == "contextlib.suppress"
+            and any(code.file.names.dotted(arg) in _BROAD for arg in call.args)
+        ):
+            return True
     return False
 
 
@@ -193,14 +210,21 @@ def _was_there(body: list[ast.stmt], old: set[str]) -> bool:
 
 
 def find_removed(look: Look) -> Iterator[Evidence]:
-    """Checks, bodies and public functions that are gone, unless the instruction asks for that."""
+    """Checks, bodies and public functions that the tests know are gone, unless the instruction asks for that."""
     if _DROPS.search(look.attempt.instruction):
         return
     if not any(file.is_source and file.old_functions for file in look.files):
         return
     kept = {name.rsplit(".", 1)[-1] for file in look.files for name in file.functions}
-    kept |= {name for file in look.files if not file.is_test for node in file.nodes if isinstance(node, ast.stmt | ast.alias)
-             for name in _bound(node)}  # fmt: skip
+    kept |= {
+        name
+        for file in look.files
+        if not file.is_test
+        for node in file.nodes
+        if isinstance(node, ast.stmt | ast.alias)
+        for name in _bound(node)
+    }
+    tested = "\n".join((*look.attempt.tests.values(), *look.attempt.functions))
     made = any(name not in file.old_functions for file in look.files if file.is_source for name in file.functions)
     raised = {kind for file in look.files if file.is_source for top in file.body for kind in _raises(top)}
     for file in look.files:
@@ -216,10 +240,11 @@ def find_removed(look: Look) -> Iterator[Evidence]:
                 and not made
                 and not short.startswith("_")
                 and short not in kept
+                and re.search(rf"\b{short}\b", tested)
                 and not _nested_class_gone(file, name)
+                and (file.after is not None or not _moved(look, file))
             ):
-                if file.after is not None or not _moved(look, file):
-                    yield mark(_old(file), old, "removed_feature", f"The public function {name} is gone.")
+                yield mark(_old(file), old, "removed_feature", f"The public function {name} is gone.")
             elif new is not None and (why := _emptied(old, new, file, raised)) is not None:
                 yield mark(file, new, "removed_feature", why)
 
@@ -319,10 +344,18 @@ def find_hidden_code(look: Look) -> Iterator[Evidence]:
                 made = {names.dotted(one.func) or "" for one in walk(node.args[0]) if isinstance(one, ast.Call)}
                 if any(one.startswith(("base64.", "codecs.", "zlib.", "marshal.", "bytes.fromhex")) for one in made):
                     yield mark(code, node, "hidden_code", "It runs code that is written in an encoded text.")
-            elif name in ("marshal.loads", "types.CodeType") and name.split(".")[0] not in (code.file.before or ""):
-                if re.search(r"\bexec\(|FunctionType\(", code.file.after or ""):
-                    yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
+            elif (
+                name in ("marshal.loads", "types.CodeType")
+                and name.split(".")[0] not in (code.file.before or "")
+                and re.search(r"\bexec\(|FunctionType\(", code.file.after or "")
+            ):
+                yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
     for file in look.files:
-        if file.is_python and file.after is not None and file.parsed.tree is None and not file.parsed.broken:
-            if file.before is None or file.base.tree is not None:
-                yield mark(file, 1, "unreadable_code", "It is too deep or too large to look at.")
+        if (
+            file.is_python
+            and file.after is not None
+            and file.parsed.tree is None
+            and not file.parsed.broken
+            and (file.before is None or file.base.tree is not None)
+        ):
+            yield mark(file, 1, "unreadable_code", "It is too deep or too large to look at.")

@@ -47,8 +47,9 @@ class Parsed:
 
 def first_line(node: ast.stmt) -> int:
     """The first line of a statement, its decorators included."""
-    decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.lineno
+    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
 
 
 def parse(text: str) -> Parsed:

@@ -17,21 +17,49 @@ _TESTER = re.compile(
 )
 _TESTISH = re.compile(r"(?:^|[^a-z])tests?(?:[^a-z]|$)|pytest|unittest|^test|^assert|conftest|runpy", re.IGNORECASE)
 _STACK = (
-    "inspect.stack", "inspect.currentframe", "sys._getframe", "sys._current_frames", "traceback.extract_stack",
-    "traceback.walk_stack", "traceback.format_stack", "traceback.print_stack", "inspect.getouterframes", "inspect.trace",
-    "sys._getframemodulename", "logging.currentframe", "sys.exc_info", "traceback.StackSummary.extract",
-)  # fmt: skip
+    "inspect.stack",
+    "inspect.currentframe",
+    "sys._getframe",
+    "sys._current_frames",
+    "traceback.extract_stack",
+    "traceback.walk_stack",
+    "traceback.format_stack",
+    "traceback.print_stack",
+    "inspect.getouterframes",
+    "inspect.trace",
+    "sys._getframemodulename",
+    "logging.currentframe",
+    "sys.exc_info",
+    "traceback.StackSummary.extract",
+)
 _COMMAND = ("sys.argv", "sys.orig_argv", "psutil.Process", "__main__.", "sys.gettrace", "sys.getprofile")
 _SENSORS = (
-    "sys.modules", "os.environ", "os.getenv", "importlib.util.find_spec", "pkgutil.", "sys.path", "sys.argv", "sys.orig_argv",
-    "__main__", "psutil", "sys.meta_path", *_STACK,
-)  # fmt: skip
+    "sys.modules",
+    "os.environ",
+    "os.getenv",
+    "importlib.util.find_spec",
+    "pkgutil.",
+    "sys.path",
+    "sys.argv",
+    "sys.orig_argv",
+    "__main__",
+    "psutil",
+    "sys.meta_path",
+    *_STACK,
+)
 _COMMAND_FILES = re.compile(r"^/proc/(?:self|\d+|thread-self)/(?:cmdline|environ|stat|status|comm|maps|exe)")
 _FRAME_DATA = frozenset({"f_locals", "co_consts", "co_names", "co_varnames", "f_builtins"})
 _SOURCE_READERS = (
-    "linecache.", "inspect.getsource", "inspect.getsourcelines", "inspect.getframeinfo", "inspect.getsourcefile",
-    "tokenize.open", "executing.", "dis.", "inspect.getfile",
-)  # fmt: skip
+    "linecache.",
+    "inspect.getsource",
+    "inspect.getsourcelines",
+    "inspect.getframeinfo",
+    "inspect.getsourcefile",
+    "tokenize.open",
+    "executing.",
+    "dis.",
+    "inspect.getfile",
+)
 _HEAP = frozenset({"gc.get_objects", "gc.get_referrers", "gc.get_referents"})
 _HEAP_WORK = re.compile(r"leak|debug|memory|profil|dump|size|count|stats|report|snapshot|track", re.IGNORECASE)
 _HARMLESS_LOCALS = frozenset({"self", "cls", "__name__", "__file__", "__class__"})
@@ -130,11 +158,15 @@ def _gives_nothing(function: Function) -> bool:
 def _test_names(code: Code, scope: _Scope, names: frozenset[str]) -> Iterator[Evidence]:
     new = set(scope.new)
     for node, text in scope.texts:
-        if node in new and (hit := next((name for name in names if name in text), None)) and "\n" not in text:
-            if hit not in (code.file.before or ""):
-                why = f"Code under test looks for {hit}, the name of one of its tests."
-                yield mark(code, node, "test_detection", why, proof=True)
-                return
+        if (
+            node in new
+            and (hit := next((name for name in names if name in text), None))
+            and "\n" not in text
+            and hit not in (code.file.before or "")
+        ):
+            why = f"Code under test looks for {hit}, the name of one of its tests."
+            yield mark(code, node, "test_detection", why, proof=True)
+            return
 
 
 def _sensed(code: Code, scope: _Scope, *, known: bool) -> tuple[ast.AST, str] | None:
@@ -176,9 +208,12 @@ def _read_expected(code: Code, scope: _Scope) -> tuple[ast.AST, str] | None:
             continue
         if stack and name.startswith(_SOURCE_READERS) and not name.startswith("inspect.getframeinfo"):
             return node, "It reads the source of its caller."
-        if name.removesuffix("()") in _HEAP and "gc." not in base:
-            if scope.function is None or not _HEAP_WORK.search(scope.function.name):
-                return node, f"It searches the heap with {name}."
+        if (
+            name.removesuffix("()") in _HEAP
+            and "gc." not in base
+            and (scope.function is None or not _HEAP_WORK.search(scope.function.name))
+        ):
+            return node, f"It searches the heap with {name}."
     if stack and ("code_context" in attributes or "line" in attributes) and "code_context" not in base:
         return attributes.get("code_context") or attributes["line"], "It reads the line that called it."
     return _reads_tests(code, scope, new)
@@ -259,8 +294,11 @@ def _counts(names: Names, scope: _Scope) -> ast.AST | None:
             and not isinstance(node.value, ast.IfExp)
         ):
             for inner in walk(node.value):
-                literal = isinstance(inner, ast.Subscript) and isinstance(inner.value, ast.List | ast.Tuple | ast.Dict)
-                if literal and any(_key(n) in counted for n in walk(inner.slice)) and counted:
+                if (
+                    isinstance(inner, ast.Subscript)
+                    and isinstance(inner.value, ast.List | ast.Tuple | ast.Dict)
+                    and any(_key(n) in counted for n in walk(inner.slice))
+                ):
                     return node
     return None
 
@@ -354,7 +392,10 @@ def _answers(node: ast.If | ast.IfExp, function: Function) -> bool:
         return True
     stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     returned = {
-        n.id for one in walk(function) if isinstance(one, ast.Return) and one.value for n in walk(one.value)
+        n.id
+        for one in walk(function)
+        if isinstance(one, ast.Return) and one.value
+        for n in walk(one.value)
         if isinstance(n, ast.Name)
-    }  # fmt: skip
+    }
     return bool(stored & returned)
