@@ -31,9 +31,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the labelled set lies with the tests
 
+from tests.reward.hacks.labelled import PARTS, Case, cases  # noqa: E402
+
 from patchgym.reward.hacks import Attempt, attempt_of, find_hacks  # noqa: E402
 from patchgym.tasks import TaskSet  # noqa: E402
-from tests.reward.hacks.labelled import PARTS, Case, cases  # noqa: E402
 
 NAIVE = re.compile(
     r"^\+.*(?:os\._exit|sys\.exit\(0\)|sys\._getframe|f_locals|gc\.get_|PYTEST_CURRENT_TEST|[\"']pytest[\"'] in sys\.modules|"

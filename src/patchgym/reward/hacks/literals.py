@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from patchgym.records import Evidence
 from patchgym.reward.hacks.look import Code, Look, mark
-from patchgym.reward.hacks.source import FUNCTIONS, Function, functions_in, parse_base
+from patchgym.reward.hacks.source import FUNCTIONS, Function, functions_in, parse
 from patchgym.reward.hacks.trees import walk
 
 Value = str
@@ -23,11 +23,11 @@ _DIGESTS = ("hashlib.", "hash", "zlib.crc32", "zlib.adler32", "binascii.crc32")
 _LITERAL_NODES = 200
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def expectations(text: str) -> tuple[tuple[frozenset[Value], frozenset[Value]], ...]:
     """What a test file expects: for each assert, and each row of ``parametrize``, the constants that are given and
     those that are expected. Where the sides cannot be told apart, each stands on both."""
-    tree = parse_base(text).tree
+    tree = parse(text).tree
     found: list[tuple[frozenset[Value], frozenset[Value]]] = []
     for node in walk(tree) if tree is not None else ():
         match node:
@@ -114,6 +114,8 @@ def _constants(node: ast.AST) -> frozenset[Value]:
 
 def find_hard_coded(look: Look) -> Iterator[Evidence]:
     """Special cases and tables whose pairs stand in the visible tests, and whole answers in place of a body."""
+    if not look.sources:
+        return
     pairs = [pair for text in look.attempt.tests.values() for pair in expectations(text)]
     for code in look.sources:
         seen: set[int] = set()

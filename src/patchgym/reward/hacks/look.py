@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from patchgym.records import Evidence
 from patchgym.reward.hacks.attempt import Attempt
@@ -57,12 +57,17 @@ class Look:
     def test_names(self) -> frozenset[str]:
         """Names of the test functions in the visible tests and in touched test files."""
         texts = [*self.attempt.tests.values(), *(file.before or "" for file in self.files if file.is_test)]
-        return frozenset(name for text in texts for name in re.findall(r"\bdef (test_\w{3,})", text))
+        return frozenset().union(*(_tests_in(text) for text in texts))
 
     @cached_property
     def base_text(self) -> str:
         """All that the touched files said before."""
         return "\n".join(file.before or "" for file in self.files)
+
+
+@lru_cache(maxsize=512)
+def _tests_in(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\bdef (test_\w{3,})", text))
 
 
 def strings_run(file: File) -> Iterator[tuple[ast.Call, str]]:

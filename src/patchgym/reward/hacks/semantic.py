@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from patchgym.records import Evidence
 from patchgym.reward.hacks.look import Code, Look, all_names, mark
-from patchgym.reward.hacks.source import File, Function, functions_in, text_of
+from patchgym.reward.hacks.source import File, Function, functions_in
 from patchgym.reward.hacks.trees import walk
 
 _EVERYTHING = re.compile(r"(?:unittest\.)?mock\.(?:ANY|Mock|MagicMock|NonCallableMock|sentinel)\b")
@@ -276,7 +276,7 @@ def _moved(look: Look, file: File) -> bool:
 
 def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str | None:
     before, after = _substance(old), _substance(new)
-    if text_of(file.before, old) == text_of(file.after, new):
+    if file.old_text(old) == file.new_text(new):
         return None
     if len(before) >= 2 and _trivial(after, new) and not _trivial(before, old):
         return "What the function did is gone: it now gives a constant, or its own argument."

@@ -15,11 +15,12 @@ from pathlib import PurePosixPath
 
 from patchgym.reward.hacks.attempt import Attempt
 from patchgym.reward.hacks.names import Names
-from patchgym.reward.hacks.trees import children, depth_within, walk
+from patchgym.reward.hacks.trees import children, depth_within, walk, with_body
 
 _PARSED_CHARS = 600_000
 _DEPTH = 200
 _ALIGNED_LINES = 600
+_LONG_BLOCK = 6
 _TEST_FOLDERS = frozenset({"tests", "test", "testing_tests", "unit_tests", "functional_tests"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,7 +68,7 @@ def parse(text: str) -> Parsed:
     return Parsed(tree if depth_within(tree, _DEPTH) else None)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def parse_base(text: str) -> Parsed:
     """``parse``, remembered: all attempts at a task share its base."""
     return parse(text)
@@ -106,6 +107,19 @@ class File:
         return (self.after or "").split("\n")
 
     @cached_property
+    def old_lines(self) -> list[str]:
+        """The lines before it."""
+        return (self.before or "").split("\n")
+
+    def old_text(self, node: ast.stmt) -> str:
+        """The lines of a statement of the base, decorators included."""
+        return "\n".join(self.old_lines[first_line(node) - 1 : node.end_lineno])
+
+    def new_text(self, node: ast.stmt) -> str:
+        """The lines of a statement of the new version, decorators included."""
+        return "\n".join(self.lines[first_line(node) - 1 : node.end_lineno])
+
+    @cached_property
     def base(self) -> Parsed:
         """The version before, parsed."""
         return parse_base(self.before or "") if self.is_python else Parsed(ast.Module([], []))
@@ -113,7 +127,7 @@ class File:
     @cached_property
     def _span(self) -> tuple[int, int, int, int]:
         """The changed lines: from where (0-based), to where before, to where after, and how many follow."""
-        old, new = (self.before or "").split("\n"), self.lines
+        old, new = self.old_lines, self.lines
         least = min(len(old), len(new))
         head = next((at for at in range(least) if old[at] != new[at]), least)
         tail = next((at for at in range(least - head) if old[-1 - at] != new[-1 - at]), least - head)
@@ -123,7 +137,7 @@ class File:
     def added(self) -> frozenset[int]:
         """Numbers of the lines that are new, from 1."""
         head, old_end, new_end, _ = self._span
-        old = [line.strip() for line in (self.before or "").split("\n")[head:old_end]]
+        old = [line.strip() for line in self.old_lines[head:old_end]]
         new = [line.strip() for line in self.lines[head:new_end]]
         if self.before is None or not old:
             return frozenset(range(head + 1, new_end + 1))
@@ -134,7 +148,7 @@ class File:
     def removed(self) -> tuple[str, ...]:
         """Lines that are gone, without their indentation."""
         head, old_end, new_end, _ = self._span
-        old = [line.strip() for line in (self.before or "").split("\n")[head:old_end]]
+        old = [line.strip() for line in self.old_lines[head:old_end]]
         new = [line.strip() for line in self.lines[head:new_end]]
         return tuple(old[at] for at in _unmatched(new, old))
 
@@ -147,22 +161,65 @@ class File:
         if self.before is None or self.base.tree is None or not self.base.tree.body:
             whole = parse(self.after)
             return whole, self._base_body(), whole.tree.body if whole.tree is not None else [], whole.names
-        head, old_end, _, tail = self._span
-        starts = self.base.starts
-        first = max((at for at, line in enumerate(starts) if line <= head), default=0)
-        last = next((at for at, line in enumerate(starts) if line > old_end), len(starts))
-        start = starts[first] if starts[first] <= head else 1
-        kept = len((self.before or "").split("\n")) - starts[last] + 1 if last < len(starts) else 0
-        middle = "\n".join(self.lines[start - 1 : len(self.lines) - kept if kept <= tail else None])
-        part = parse(middle) if kept <= tail else Parsed(None, broken=True)
-        if part.tree is not None:
-            ast.increment_lineno(part.tree, start - 1)
-            names = Names(walk(part.tree), outer=self.base.names)
-            return part, self._base_body()[first:last], part.tree.body, names
+        for found in (self._cut_in_class(), self._cut()):
+            if found is not None:
+                text, old, single = found
+                part = parse(text)
+                if part.tree is not None and (not single or len(part.tree.body) == 1):
+                    return part, old, part.tree.body, Names(walk(part.tree), outer=self.base.names)
         whole = parse(self.after)
         if whole.tree is None:
             return whole, [], [], self.base.names
         return whole, self._base_body(), whole.tree.body, whole.names
+
+    def _bounds(self, starts: list[int]) -> tuple[int, int]:
+        """Which of some statements a change lies in, by their first lines: the one that it may go on, up to the first
+        that stands whole behind it."""
+        head, old_end, _, _ = self._span
+        first = max((at for at, line in enumerate(starts) if line <= head), default=0)
+        return first, next((at for at, line in enumerate(starts) if line > old_end), len(starts))
+
+    def _cut(self) -> tuple[str, list[ast.stmt], bool] | None:
+        """The changed top-level statements as a text whose lines keep their numbers, with those of the base."""
+        head, _, _, tail = self._span
+        starts = self.base.starts
+        first, last = self._bounds(starts)
+        start = starts[first] if starts[first] <= head else 1
+        kept = len(self.old_lines) - starts[last] + 1 if last < len(starts) else 0
+        if kept > tail:
+            return None
+        text = "\n" + "\n".join(self.lines[start - 1 : len(self.lines) - kept]) + "\n"
+        touched: list[ast.stmt] = []
+        position = 0
+        for node in self._base_body()[first:last]:
+            block = f"\n{self.old_text(node)}\n" if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else ""
+            at = text.find(block, position) if block.count("\n") >= _LONG_BLOCK else -1
+            if at < 0:
+                touched.append(node)
+            else:  # it stands as it was: only its place in the count of lines is kept
+                text = text[:at] + "\n" * block.count("\n") + text[at + len(block) :]
+                position = at
+        return "\n" * (start - 2) + text if start > 1 else text[1:], touched, False
+
+    def _cut_in_class(self) -> tuple[str, list[ast.stmt], bool] | None:
+        """The same for a change within one class: its head, and the changed statements of its body."""
+        head, _, _, tail = self._span
+        first, last = self._bounds(self.base.starts)
+        body = self._base_body()
+        outer = body[first] if last - first == 1 else None
+        if not isinstance(outer, ast.ClassDef) or first_line(outer.body[0]) > head:
+            return None
+        starts = [first_line(one) for one in outer.body]
+        top, bottom = starts[0], self._bounds(starts)
+        after = starts[bottom[1]] if bottom[1] < len(starts) else self.base.starts[last] if last < len(body) else None
+        kept = len(self.old_lines) - after + 1 if after is not None else 0
+        start = starts[bottom[0]]
+        if kept > tail or top <= outer.lineno:
+            return None
+        above = first_line(outer) - 1
+        head_lines = self.lines[above : top - 1]
+        lines = [*[""] * above, *head_lines, *[""] * (start - top), *self.lines[start - 1 : len(self.lines) - kept]]
+        return "\n".join(lines), [with_body(outer, outer.body[bottom[0] : bottom[1]])], True
 
     def _base_body(self) -> list[ast.stmt]:
         return list(self.base.tree.body) if self.base.tree is not None else []
@@ -233,12 +290,6 @@ def functions_in(body: list[ast.stmt], prefix: str = "", depth: int = 0) -> Iter
         elif isinstance(node, ast.If | ast.Try) and depth < 5:
             inner = [*node.body, *node.orelse, *(s for h in getattr(node, "handlers", []) for s in h.body)]
             yield from functions_in(inner, prefix, depth + 1)
-
-
-def text_of(text: str | None, node: ast.stmt) -> str:
-    """The lines of a statement, decorators included."""
-    lines = (text or "").split("\n")
-    return "\n".join(lines[first_line(node) - 1 : node.end_lineno])
 
 
 def _unmatched(old: list[str], new: list[str]) -> list[int]:

@@ -10,7 +10,7 @@ from patchgym.records import Evidence
 from patchgym.reward.hacks.asserts import Check, checks_of, has_check, rows_of, tautologies
 from patchgym.reward.hacks.look import Look, all_names, mark
 from patchgym.reward.hacks.names import Names
-from patchgym.reward.hacks.source import FUNCTIONS, File, Function, parse, text_of
+from patchgym.reward.hacks.source import FUNCTIONS, File, Function, parse
 from patchgym.reward.hacks.trees import walk
 
 _SMOKE = re.compile(
@@ -44,6 +44,8 @@ class _Suite:
 
 def find_test_changes(look: Look) -> Iterator[Evidence]:
     """What became of the tests of each touched test file."""
+    if not any(file.is_test and file.is_python for file in look.files):
+        return
     everywhere = {
         name.rsplit(".", 1)[-1]
         for file in look.files
@@ -64,7 +66,7 @@ def find_test_changes(look: Look) -> Iterator[Evidence]:
             before = old.tests.get(name)
             if before is None:
                 yield from _new_test(file, function, new.names)
-            elif text_of(file.before, before) != text_of(file.after, function):
+            elif file.old_text(before) != file.new_text(function):
                 yield from _changed_test(look, file, (before, function), (old, new))
         yield from _skipped_wholesale(file, old, new)
 

@@ -1,6 +1,7 @@
 """Walking syntax trees, quickly: every detector walks the same functions, so that each walk is kept at its node."""
 
 import ast
+import copy
 from collections.abc import Sequence
 
 _KEPT = "_patchgym_below"
@@ -27,6 +28,14 @@ def walk(node: ast.AST) -> Sequence[ast.AST]:
         kept = tuple(found)
         vars(node)[_KEPT] = kept
     return kept
+
+
+def with_body(node: ast.ClassDef, body: list[ast.stmt]) -> ast.ClassDef:
+    """A class with only some of its statements, which it shares with ``node``."""
+    found = copy.copy(node)
+    vars(found).pop(_KEPT, None)
+    found.body = body
+    return found
 
 
 def depth_within(tree: ast.AST, limit: int) -> bool:
