@@ -51,7 +51,7 @@ def apply_patch(
         elif part.target is not None and changes.get(part.target, entries.get(part.target)) is not None:
             raise PatchError(f"The patch does not apply: it creates {part.target}, which is there already")
         if part.target is not None:
-            data = _patched(part, store.get(current.id) if current else b"")
+            data = patched_file(part, store.get(current.id) if current else b"")
             changes[part.target] = Entry(part.mode or (current.mode if current else FILE), store.put(data))
     return store.update_tree(tree_id, changes)
 
@@ -77,7 +77,12 @@ def patch_scope(patch: str) -> Scope:
     return Scope(files=len(parts), hunks=len(hunks), lines=sum(hunk.changed for hunk in hunks))
 
 
-def _patched(part: FilePatch, data: bytes) -> bytes:
+def patched_file(part: FilePatch, data: bytes) -> bytes:
+    """The content of one file after its part of a patch, from the content before.
+
+    Raises:
+        PatchError: a hunk does not apply.
+    """
     if part.literal is not None:
         return part.literal
     lines = _lines(data)
