@@ -36,9 +36,9 @@ class FitSettings(Settings):
     below that, or always the one that is named. ``labels``: by every source, or by each attempt's own outcome alone.
     ``levels`` that scores are cut to (0: none)."""
 
-    iterations: int = Field(60, ge=1, le=2000)
+    iterations: int = Field(40, ge=1, le=2000)
     learning_rate: float = Field(0.08, gt=0, le=1)
-    leaves: int = Field(8, ge=2, le=128)
+    leaves: int = Field(6, ge=2, le=128)
     least: int = Field(20, ge=1)
     l2: float = Field(1.0, ge=0)
     folds: int = Field(5, ge=2)
@@ -86,7 +86,7 @@ def fit(
         DataError: attempts at fewer than two tasks, or all of one outcome.
     """
     need_sklearn()
-    _check(paths)
+    check_paths(paths)
     rows = [step_features(path.steps, limits.get(path.task_id)) for path in paths]
     folds = task_folds([path.task_id for path in paths], settings.folds, settings.seed)
     raw: dict[int, list[float]] = {}
@@ -94,7 +94,7 @@ def fit(
         inside = [at for at, found in enumerate(folds) if found != fold]
         data = _stacked([(rows[at], paths[at]) for at in inside])
         if len(set(data.classes)) < 2:
-            raise _one_sided("in all tasks but those of one fold")
+            raise one_sided("in all tasks but those of one fold")
         part = _bare(_boosted(data, settings), paths, runs, settings)
         for at, found in enumerate(folds):
             if found == fold:
@@ -137,7 +137,10 @@ def task_folds(tasks: Sequence[str], folds: int, seed: int) -> list[int]:
     return [place[task] for task in tasks]
 
 
-def _check(paths: Sequence[LabelledPath]) -> None:
+def check_paths(paths: Sequence[LabelledPath]) -> None:
+    """Raises:
+    DataError: attempts at fewer than two tasks, or all of one outcome.
+    """
     tasks = {path.task_id for path in paths}
     if len(tasks) < _LEAST_TASKS:
         raise DataError(
@@ -146,10 +149,11 @@ def _check(paths: Sequence[LabelledPath]) -> None:
             mend="Collect more: patchgym rollout TASKSET --policy P --samples 8 --out RUN",
         )
     if len({path.outcome for path in paths}) < 2:
-        raise _one_sided("in all tasks")
+        raise one_sided("in all tasks")
 
 
-def _one_sided(where: str) -> DataError:
+def one_sided(where: str) -> DataError:
+    """The error that attempts have one outcome alone, and where."""
     return DataError(
         "A value model cannot be fitted on attempts that all came to the same",
         why=f"Every graded attempt {where} has one outcome.",
@@ -204,9 +208,6 @@ def _bare(
     settings: FitSettings,
 ) -> ValueModel:
     """A fitted classifier as data, not calibrated."""
-    sources: dict[str, int] = {}
-    for path in paths:
-        sources[path.source] = sources.get(path.source, 0) + 1
     return ValueModel(
         features=tuple(FEATURES),
         baseline=float(classifier._baseline_prediction.ravel()[0]),
@@ -214,14 +215,7 @@ def _bare(
         calibration=Calibration(kind="sigmoid"),
         levels=settings.levels,
         reference=Reference(scores=(), outcomes=()),
-        fitted_on=FittedOn(
-            runs=tuple(runs),
-            tasks=tuple(sorted({path.task_id for path in paths})),
-            trajectories=len(paths),
-            steps=sum(len(path.steps) for path in paths),
-            labels=sources,
-            settings=settings.model_dump(mode="json"),
-        ),
+        fitted_on=FittedOn.of(paths, runs, settings.model_dump(mode="json")),
     )
 
 

@@ -6,6 +6,7 @@ SHA-256 of its content; what uses one names that hash and refuses a file whose h
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -16,6 +17,7 @@ from patchgym.content import disk_errors
 from patchgym.errors import DataError
 from patchgym.records import Limits, Record, Step, VersionedRecord
 from patchgym.reward.value.features import FEATURES, step_features
+from patchgym.reward.value.labels import LabelledPath
 
 _MOST_BYTES = 64 * 2**20
 
@@ -108,6 +110,20 @@ class FittedOn(Record):
     """Attempts by the source of their labels: ``tree``, ``group``, ``outcome``."""
     settings: dict[str, float | int | str | bool]
     """How it was fitted."""
+
+    @classmethod
+    def of(
+        cls, paths: Sequence[LabelledPath], runs: Sequence[str], settings: dict[str, float | int | str | bool]
+    ) -> Self:
+        """Told of the attempts that it is fitted on."""
+        return cls(
+            runs=tuple(runs),
+            tasks=tuple(sorted({path.task_id for path in paths})),
+            trajectories=len(paths),
+            steps=sum(len(path.steps) for path in paths),
+            labels=dict(Counter(path.source for path in paths)),
+            settings=settings,
+        )
 
 
 class ValueModel(VersionedRecord):

@@ -148,7 +148,9 @@ def ranking(points: Sequence[tuple[str, float, float]], seed: int = 0, resamples
         total = sum(count * size for count, size in zip(times, sizes, strict=True))
         gaps = 0.0
         for place in range(BINS):
-            gaps += abs(sum(count * (sums[at][place].scores - sums[at][place].solved) for at, count in enumerate(times)))
+            gaps += abs(
+                sum(count * (sums[at][place].scores - sums[at][place].solved) for at, count in enumerate(times))
+            )
         return gaps / total
 
     def measured(figure: Callable[[Sequence[int]], float | None]) -> Measured:
@@ -203,9 +205,7 @@ def _duels(members: Sequence[Sequence[tuple[float, float]]]) -> tuple[list[list[
     return wins, [[len(highs) * len(lows) for lows in unsolved] for highs in solved]
 
 
-def _with_interval(
-    figure: Callable[[Sequence[int]], float | None], tasks: int, seed: int, resamples: int
-) -> Measured:
+def _with_interval(figure: Callable[[Sequence[int]], float | None], tasks: int, seed: int, resamples: int) -> Measured:
     value = figure([1] * tasks)
     if value is None or tasks < _LEAST_TASKS:
         return Measured(value=value)
