@@ -25,6 +25,8 @@ _COMMANDS = {
     "replay": "Do every recorded step again and compare: proof that a run reproduces.",
     "show": "Show a run's trajectories, or one step by step.",
     "traces": "Trajectories of other projects: import, clean, export.",
+    "value": "Value models: fit, measure, score, watch for drift.",
+    "spotcheck": "Label attempts of high and low reward blind; how far reward and person agree.",
     "grade": "Grade patches from a file.",
     "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
     "doctor": "Say what this machine can do, and what to do about the rest.",

@@ -62,8 +62,8 @@ class Drift(Record):
     name: str
     """The round."""
     level: Level
-    """``broken`` is the alarm; ``note`` where one of the distances alone is over its threshold, or too few attempts were
-    scored."""
+    """``broken`` is the alarm; ``note`` where one of the distances alone is over its threshold, or too few attempts
+    were scored."""
     reference: int
     """Scores of the reference."""
     fresh: int
@@ -157,8 +157,8 @@ def ks_critical(n: int, m: int, alpha: float = ALPHA) -> float:
 
 
 def chi_square_point(freedom: int, share: float) -> float:
-    """The point below which a chi-square variable lies with the probability ``share`` (Wilson and Hilferty, 1931; within
-    1% of the true one from 3 degrees of freedom on)."""
+    """The point below which a chi-square variable lies with the probability ``share`` (Wilson and Hilferty, 1931;
+    within 1% of the true one from 3 degrees of freedom on)."""
     part = 2 / (9 * freedom)
     return freedom * (1 - part + NormalDist().inv_cdf(share) * math.sqrt(part)) ** 3
 

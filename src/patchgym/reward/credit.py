@@ -33,8 +33,8 @@ _TEXT_ARGUMENTS = frozenset({"new", "content", "new_string", "new_str", "file_te
 class CreditSettings(Settings):
     """``bound``: the most, and the least, that a trajectory's credits add up to. The others are weights: of the first
     look at a key file and the first change of one (shared between the key files), of fixing every test that was seen
-    to fail (shared between them), of the first test run after a change that shows nothing broken; and what is taken for a test run
-    that shows something broken, for a call that came to nothing, for submitting against failing tests."""
+    to fail (shared between them), of the first test run after a change that shows nothing broken; and what is taken
+    for a test run that shows something broken, for a call that came to nothing, for submitting with failing tests."""
 
     bound: float = Field(0.1, ge=0.0, le=1.0)
     located: float = Field(0.2, ge=0.0)
@@ -193,7 +193,7 @@ def step_credits(
 
 
 def changed(step: Step) -> set[str]:
-    """The paths that a step changed; where the record does not say, the one that an edit names which was not refused."""
+    """The paths that a step changed; where the record does not say, the one that an edit names (unless refused)."""
     if step.changed_paths is not None:
         return set(step.changed_paths)
     if step.action is None or (step.observation is not None and step.observation.ok is False):

@@ -21,10 +21,11 @@ class SearchSettings(Settings):
     """How to search. ``branches`` is how many answers are sampled at one place, ``branch_at`` at which depths (none
     named: at all; elsewhere one answer follows another). The search ends after ``nodes`` steps, or after ``tokens``
     sampled tokens (0: no such limit). ``width`` is how many places of one depth the beam keeps, ``exploration`` UCT's
-    constant. ``value`` says how a state is valued: by the share of the visible failing tests that pass in it
+    constant. ``value`` says how a place is valued: by the share of the visible failing tests that pass in its state
     (``visible_tests``), by the rules' credits of the steps that led to it (``credit``), by a value model of them
-    (``model:PATH``, whose hash is ``value_hash``), or not at all (``none``). A place whose value is more than ``margin`` below the best one is cut off (None: none is), and with ``merge``
-    one that leads where another one led: to the same state, or by the same action from it where nothing changed."""
+    (``model:PATH``, whose hash is ``value_hash``), or not at all (``none``). A place whose value is more than
+    ``margin`` below the best one is cut off (None: none is), and with ``merge`` one that leads where another one led:
+    to the same state, or by the same action from it where nothing changed."""
 
     strategy: Literal["best_first", "beam", "uct"] = "best_first"
     branches: int = 3

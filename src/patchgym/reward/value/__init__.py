@@ -13,7 +13,7 @@
 """
 
 from patchgym.reward.value.features import FEATURES, StepsValue, step_features
-from patchgym.reward.value.fit import Fitted, FitSettings, Scored, fit
+from patchgym.reward.value.fit import FitSettings, Fitted, Scored, fit
 from patchgym.reward.value.labels import LabelledPath, label_paths, outcome_of
 from patchgym.reward.value.model import ValueModel
 from patchgym.reward.value.quality import Measured, Ranking, ValueReport, quality

@@ -31,10 +31,10 @@ _FEW_ROWS = 100_000
 
 
 class FitSettings(Settings):
-    """``iterations`` of boosting with ``learning_rate``, trees of at most ``leaves`` leaves with at least ``least`` rows
-    each and ``l2`` regularisation. ``folds`` of tasks. ``calibration``: isotonic from 1,000 scored steps on, sigmoid
-    below that, or always the one that is named. ``labels``: by every source, or by each attempt's own outcome alone.
-    ``levels`` that scores are cut to (0: none)."""
+    """``iterations`` of boosting with ``learning_rate``, trees of at most ``leaves`` leaves with at least ``least``
+    rows each and ``l2`` regularisation. ``folds`` of tasks. ``calibration``: isotonic from 1,000 scored steps on,
+    sigmoid below that, or always the one that is named. ``labels``: by every source, or by each attempt's own outcome
+    alone. ``levels`` that scores are cut to (0: none)."""
 
     iterations: int = Field(40, ge=1, le=2000)
     learning_rate: float = Field(0.08, gt=0, le=1)

@@ -1,8 +1,8 @@
 """The larger option: a head on a language model's hidden states, which reads what the attempt says and was shown.
 
-The attempt is one text. Where the text of a step ends, the model's last hidden state goes through the head: standardised,
-then one linear layer, then the calibration. The language model stays as it is; its states are computed once, and the
-head is fitted on folds of tasks as the boosted model is. On disk it is a folder::
+The attempt is one text. Where the text of a step ends, the model's last hidden state goes through the head:
+standardised, then one linear layer, then the calibration. The language model stays as it is; its states are computed
+once, and the head is fitted on folds of tasks as the boosted model is. On disk it is a folder::
 
     head.json           what it is: the language model with its version, the calibration, where it comes from
     head.safetensors    the weights of the head alone; head.json holds their SHA-256

@@ -52,17 +52,14 @@ class DecisionTree(Record):
         at = 0
         while (feature := self.feature[at]) >= 0:
             known, threshold = row[feature], self.threshold[at]
-            if known is None:
-                goes_left = self.missing_left[at]
-            else:
-                goes_left = threshold is None or known <= threshold
+            goes_left = self.missing_left[at] if known is None else threshold is None or known <= threshold
             at = self.left[at] if goes_left else self.right[at]
         return self.value[at]
 
 
 class Calibration(Record):
-    """From a raw score to a probability: ``sigmoid`` of ``slope * raw + offset`` (Platt, 1999), or ``isotonic``: straight
-    lines between the points ``x``, ``y``, level outside (Zadrozny and Elkan, 2002)."""
+    """From a raw score to a probability: ``sigmoid`` of ``slope * raw + offset`` (Platt, 1999), or ``isotonic``:
+    straight lines between the points ``x``, ``y``, level outside (Zadrozny and Elkan, 2002)."""
 
     kind: Literal["sigmoid", "isotonic"]
     slope: float = 1.0
