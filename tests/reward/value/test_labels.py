@@ -10,7 +10,9 @@ from tests.reward.value.made import attempt, edited, ran_tests, step
 
 def test_a_place_that_several_attempts_passed_is_labelled_by_all_of_them() -> None:
     begin = [step(0, "read_file", path="a"), edited(1, "a", "s0", "s1")]
-    won = attempt(0, [*begin, edited(2, "a", "s1", "good"), step(3, "submit", before="good", after="good")], solved=True)
+    won = attempt(
+        0, [*begin, edited(2, "a", "s1", "good"), step(3, "submit", before="good", after="good")], solved=True
+    )
     lost = attempt(1, [*begin, edited(2, "a", "s1", "bad"), step(3, "submit", before="bad", after="bad")], solved=False)
     first, second = label_paths([won, lost])
     assert first.labels == (0.5, 0.5, 1.0, 1.0)

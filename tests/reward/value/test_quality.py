@@ -60,7 +60,9 @@ def test_the_figures_are_those_of_scikit_learn() -> None:
 def test_intervals_are_wider_where_attempts_of_a_task_are_alike() -> None:
     dice = random.Random(2)
     outcomes = {task: float(dice.random() < 0.5) for task in range(20)}
-    alike = [(f"t{task}", min(1, max(0, 0.5 + dice.gauss(0, 0.2))), outcomes[task]) for task in range(20) for _ in range(9)]
+    alike = [
+        (f"t{task}", min(1, max(0, 0.5 + dice.gauss(0, 0.2))), outcomes[task]) for task in range(20) for _ in range(9)
+    ]
     apart = [(f"t{at}", score, outcome) for at, (_, score, outcome) in enumerate(alike)]
     widths = []
     for points in (alike, apart):

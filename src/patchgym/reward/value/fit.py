@@ -189,9 +189,11 @@ def _boosted(rows: _Rows, settings: FitSettings) -> "HistGradientBoostingClassif
         early_stopping=False,
         random_state=settings.seed,
     )
+    known = matrix(rows.features)
+    known[:, numpy.isnan(known).all(axis=0)] = 0.0  # what was never recorded tells nothing: no tree asks for a constant
     # Threads gain nothing on few rows, and wait for each other on a machine that is busy.
     with threadpool_limits(limits=1 if len(rows.classes) < _FEW_ROWS else None, user_api="openmp"):
-        return classifier.fit(matrix(rows.features), rows.classes, sample_weight=numpy.asarray(rows.weights))
+        return classifier.fit(known, rows.classes, sample_weight=numpy.asarray(rows.weights))
 
 
 def matrix(rows: Sequence[Features]) -> "NDArray[Any]":
