@@ -78,7 +78,7 @@ def test_drift_is_an_alarm_by_exit_code(model: Path, run: Path, tmp_path: Path) 
     same = written(tmp_path / "same", telling_attempts(seed=5))
     short = [one.model_copy(update={"steps": one.steps[:1]}) for one in telling_attempts(seed=6)]
     moved = written(tmp_path / "moved", short)
-    quiet = patchgym("value", "drift", str(model), str(same), "--json")
+    quiet = patchgym("value", "drift", str(model), str(same), "--reference", str(run), "--json")
     assert (quiet.returncode, json.loads(quiet.stdout)["alarm"]) == (0, False)
     loud = patchgym("value", "drift", str(model), str(moved), "--reference", str(run))
     assert loud.returncode == 1

@@ -169,7 +169,7 @@ def ranking(points: Sequence[tuple[str, float, float]], seed: int = 0, resamples
 
 
 class _BinSums(NamedTuple):
-    count: int
+    size: int
     scores: float
     solved: float
 
@@ -179,12 +179,12 @@ def _bin_sums(member: Sequence[tuple[float, float]]) -> list[_BinSums]:
     for score, outcome in member:
         place = min(BINS - 1, max(0, int(score * BINS)))
         had = sums[place]
-        sums[place] = _BinSums(had.count + 1, had.scores + score, had.solved + outcome)
+        sums[place] = _BinSums(had.size + 1, had.scores + score, had.solved + outcome)
     return sums
 
 
 def _bin(place: int, sums: Sequence[Sequence[_BinSums]]) -> Bin:
-    count = sum(task[place].count for task in sums)
+    count = sum(task[place].size for task in sums)
     return Bin(
         low=place / BINS,
         high=(place + 1) / BINS,
