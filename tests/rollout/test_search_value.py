@@ -33,9 +33,13 @@ def test_a_search_with_another_model_than_the_named_one_is_refused(tmp_path: Pat
         searched(tmp_path, settings)
 
 
-def test_a_search_led_by_credits_finds_a_solution(tmp_path: Path) -> None:
-    tree = searched(tmp_path, SearchSettings(nodes=40, value="credit"), policy="noisy:0.3")
-    assert any(leaf.report is not None and leaf.report.verdict == "resolved" for leaf in tree.leaves)
+def test_a_search_led_by_credits_values_every_place_by_the_steps_to_it(tmp_path: Path) -> None:
+    tree = searched(tmp_path, SearchSettings(nodes=16, value="credit"), policy="noisy:0.3")
+    valued = [(index, node.value) for index, node in enumerate(tree.nodes) if node.pruned != "duplicate_state"]
+    for index, value in valued:
+        steps = tree.path(tree.leaves[0].model_copy(update={"node": index}))
+        assert value == pytest.approx(credit_value(steps, Limits()))
+    assert len({value for _, value in valued}) > 1
 
 
 def test_credits_are_a_value_between_0_and_1() -> None:

@@ -213,3 +213,11 @@ def test_levels_are_part_of_the_model() -> None:
     found = fit(label_paths(telling_attempts()), FitSettings(least=5, levels=5), {})
     assert {score for one in found.held_out for score in one.scores} <= {0.0, 0.25, 0.5, 0.75, 1.0}
     assert set(found.model.values(telling_attempts()[0].steps)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+def test_figures_are_not_of_scores_calibrated_on_themselves() -> None:
+    pytest.importorskip("sklearn", reason="needs the value extra")
+    found = fit(label_paths(telling_attempts(clear=0.5)), FitSettings(least=5, calibration="isotonic"), {})
+    ece = quality(found.held_out).steps.ece.value
+    assert ece is not None
+    assert ece > 0.01  # on itself an isotonic calibration has none at all

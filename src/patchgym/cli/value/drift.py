@@ -51,7 +51,7 @@ def command(model_path: Path, paths: tuple[Path, ...], reference: Path | None, e
     else:
         show_table(
             f"Against {len(old)} scores",
-            ("round", "scores", "PSI", "alarm over", "KS", "alarm over", "agrees", "before", ""),
+            ("", "round", "scores", "PSI", "over", "KS", "over", "agrees", "was"),
             [_row(one) for one in found],
         )
         for one in found:
@@ -64,4 +64,4 @@ def _row(one: "Drift") -> tuple[str, ...]:
     agreed = one.agreement
     figures = (one.psi, one.psi_threshold, one.ks, one.ks_threshold)
     agreements = (agreed.fresh, agreed.reference) if agreed is not None else (None, None)
-    return one.name, str(one.fresh), *(number(value) for value in (*figures, *agreements)), str(one.level)
+    return str(one.level), one.name, str(one.fresh), *(number(value) for value in (*figures, *agreements))

@@ -99,19 +99,7 @@ def fit(
         for at, found in enumerate(folds):
             if found == fold:
                 raw[at] = [part.raw(row) for row in rows[at]]
-    calibration = calibrated(
-        [(score, path.outcome) for at, path in enumerate(paths) for score in raw[at]], settings.calibration
-    )
-    held_out = [
-        Scored(
-            path.id,
-            path.task_id,
-            path.group_id,
-            tuple(levelled(calibration.probability(score), settings.levels) for score in raw[at]),
-            path.outcome,
-        )
-        for at, path in enumerate(paths)
-    ]
+    calibration, held_out = calibrated_apart(paths, raw, folds, settings)
     whole = _bare(_boosted(_stacked(list(zip(rows, paths, strict=True))), settings), paths, runs, settings)
     model = whole.model_copy(
         update={
@@ -262,6 +250,30 @@ def calibrated(scored: Sequence[tuple[float, float]], kind: Literal["auto", "iso
 
     fitted = LogisticRegression(C=1e3).fit(raw[:, None], outcomes.astype(int))
     return Calibration(kind="sigmoid", slope=float(fitted.coef_[0, 0]), offset=float(fitted.intercept_[0]))
+
+
+def calibrated_apart(
+    paths: Sequence[LabelledPath], raw: "Mapping[int, Sequence[float]]", folds: Sequence[int], settings: FitSettings
+) -> tuple[Calibration, list[Scored]]:
+    """The calibration of all raw scores (by the place of their attempt in ``paths``), and every attempt's calibrated
+    scores for the figures: a fold's by a calibration of the others, or they would be measured on what they were
+    fitted to.
+
+    Raises:
+        DataError: all folds but one are of one outcome.
+    """
+
+    def of(places: Sequence[int]) -> Calibration:
+        if len({paths[at].outcome for at in places}) < 2:
+            raise one_sided("in all tasks but those of one fold")
+        return calibrated([(score, paths[at].outcome) for at in places for score in raw[at]], settings.calibration)
+
+    apart = {fold: of([at for at, found in enumerate(folds) if found != fold]) for fold in set(folds)}
+    held_out = []
+    for at, path in enumerate(paths):
+        scores = (levelled(apart[folds[at]].probability(score), settings.levels) for score in raw[at])
+        held_out.append(Scored(path.id, path.task_id, path.group_id, tuple(scores), path.outcome))
+    return of(range(len(paths))), held_out
 
 
 def need_sklearn() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 from patchgym.content import disk_errors
 from patchgym.errors import DataError
 from patchgym.records import Limits, Step, VersionedRecord
-from patchgym.reward.value.fit import FitSettings, Scored, calibrated, check_paths, one_sided, task_folds
+from patchgym.reward.value.fit import FitSettings, Scored, calibrated_apart, check_paths, one_sided, task_folds
 from patchgym.reward.value.labels import LabelledPath
 from patchgym.reward.value.model import Calibration, FittedOn, Reference, check_hash, levelled
 
@@ -140,19 +140,7 @@ def fit_head(
         for at, found in enumerate(folds):
             if found == fold:
                 raw[at] = _raw(states[at], part).tolist()
-    calibration = calibrated(
-        [(score, path.outcome) for at, path in enumerate(paths) for score in raw[at]], settings.calibration
-    )
-    held_out = [
-        Scored(
-            path.id,
-            path.task_id,
-            path.group_id,
-            tuple(levelled(calibration.probability(score), settings.levels) for score in raw[at]),
-            path.outcome,
-        )
-        for at, path in enumerate(paths)
-    ]
+    calibration, held_out = calibrated_apart(paths, raw, folds, settings)
     weights = _logistic(states, paths)
     card = HeadCard(
         base=base,
