@@ -27,6 +27,8 @@ _COMMANDS = {
     "traces": "Trajectories of other projects: import, clean, export.",
     "score": "Compute a run's rewards again, under any recipe.",
     "diagnose": "Check rewards before training on them.",
+    "value": "Value models: fit, measure, score, watch for drift.",
+    "spotcheck": "Label attempts of high and low reward blind; how far reward and person agree.",
     "grade": "Grade patches from a file.",
     "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
     "doctor": "Say what this machine can do, and what to do about the rest.",

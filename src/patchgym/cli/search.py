@@ -1,6 +1,7 @@
 """``patchgym search``: search trees of a policy on a task set."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from patchgym.cli.workshop import chosen_tasks, log_rewards
 from patchgym.config import assigned
 from patchgym.records import Tree, Verdict
 from patchgym.reward import settle
+from patchgym.reward.value.opened import opened_value
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, count_run
 from patchgym.rollout.strategies import STRATEGIES, SearchSettings
 from patchgym.store import RunDirectory
@@ -31,9 +33,18 @@ PHASE = "search"
 )
 @click.option("--branches", default=3, show_default=True, type=click.IntRange(1), help="Answers at one place.")
 @click.option("--nodes", default=64, show_default=True, type=click.IntRange(0), help="Steps of one tree (0: no limit).")
+@click.option(
+    "--value",
+    default="visible_tests",
+    show_default=True,
+    metavar="HOW",
+    help="How a place is valued: visible_tests, credit, model:PATH, none.",
+)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="tokens, width, value, margin, merge, ...")
 @policy_options(split="all", temperature=1.0)
-def command(taskset: Path, strategy: str, branches: int, nodes: int, overrides: tuple[str, ...], asked: Asked) -> None:
+def command(
+    taskset: Path, strategy: str, branches: int, nodes: int, value: str, overrides: tuple[str, ...], asked: Asked
+) -> None:
     """Search: at every place several answers, each in a fork of the sandbox, and on from where it looks best.
 
     A sample is a tree. Every path that comes to its end is graded and is a trajectory of the run; patchgym show RUN
@@ -41,9 +52,8 @@ def command(taskset: Path, strategy: str, branches: int, nodes: int, overrides: 
     """
     tasks = TaskSet.load(taskset)
     chosen = chosen_tasks(tasks, asked.split, asked.ids)
-    settings = assigned(
-        SearchSettings, [f'strategy="{strategy}"', f"branches={branches}", f"nodes={nodes}", *overrides], "--set"
-    )
+    given = [f'strategy="{strategy}"', f"branches={branches}", f"nodes={nodes}", f"value={json.dumps(value)}"]
+    settings = _frozen(assigned(SearchSettings, [*given, *overrides], "--set"), asked.out)
 
     def work(collector: Collector, run: RunDirectory, source: PolicySource) -> RunCounts:
         total = len(chosen) * asked.samples
@@ -65,3 +75,20 @@ def command(taskset: Path, strategy: str, branches: int, nodes: int, overrides: 
     else:
         show_counts(counts)
         show_line(f"\nThe run is in {asked.out}. Next: patchgym show {asked.out}")
+
+
+def _frozen(settings: SearchSettings, out: Path) -> SearchSettings:
+    """The settings with the hash of the value model that they name. Where it was named before, by them or by the run
+    that goes on, it must be the same.
+
+    Raises:
+        UsageError, DataError, PrerequisiteError: there is no such value function, or its hash is another.
+    """
+    if not settings.by_steps:
+        return settings
+    named = settings.value_hash
+    if not named and (out / "run.json").is_file():
+        kept = RunDirectory.read(out).manifest.config.get("search")
+        if isinstance(kept, dict) and kept.get("value") == settings.value:
+            named = str(kept.get("value_hash") or "")
+    return settings.model_copy(update={"value_hash": opened_value(settings.value, named)[1]})

@@ -30,6 +30,8 @@ from patchgym.records import (
     Verdict,
 )
 from patchgym.reward import RewardSettings, score_patch
+from patchgym.reward.value.features import StepsValue
+from patchgym.reward.value.opened import opened_value
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
 from patchgym.rollout.strategies import SearchSettings
@@ -129,13 +131,15 @@ class Collector:
 
         Raises:
             PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+            DataError: there is no value model such as ``search`` names, or its hash is another.
         """
         have = set(self._run.tree_ids)
+        by_steps = opened_value(search.value, search.value_hash)[0] if search.by_steps else None
         gate = asyncio.Semaphore(settings.concurrency)
 
         async def one(task: Task, sample: int) -> None:
             async with gate:
-                tree = await self._tree(phase.name, task, sample, source, settings, search)
+                tree = await self._tree(phase.name, task, sample, source, settings, search, by_steps)
             self._run.append_tree(tree)
             on_final(tree)
 
@@ -157,13 +161,14 @@ class Collector:
         source: PolicySource,
         settings: RolloutSettings,
         search: SearchSettings,
+        by_steps: StepsValue | None,
     ) -> Tree:
         name = _tree_id(phase, task, sample)
         built = await built_environment(task.environment, self._build)
         episode = EpisodeSettings(self._sampling(name, settings), settings.protocol_errors, settings.hopeless_after)
         around = Surroundings(task.view(), source.for_task(task, self._run.objects), self._run.objects, episode)
         journal, version = self._run.journal(name), source.version
-        searched = Search(name, task, around, self._factory, built, search, journal.append)
+        searched = Search(name, task, around, self._factory, built, search, journal.append, by_steps)
 
         async def grade(leaf: Leaf, steps: list[Step]) -> Leaf:
             report = await self._grader.grade(task, leaf.final_patch)

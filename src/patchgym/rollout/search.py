@@ -11,6 +11,7 @@ from patchgym.agent.conversation import tool_specs
 from patchgym.content import diff_trees
 from patchgym.errors import ContextLengthError, EndpointError, SandboxError
 from patchgym.records import Leaf, Outcome, PolicyRef, Step, StopReason, Task, Timing, Tree, TreeNode
+from patchgym.reward.value.features import StepsValue
 from patchgym.rollout.strategies import STRATEGIES, Node, SearchSettings, credit
 from patchgym.sandbox import Sandbox, SandboxFactory
 from patchgym.testrun import Built, run_tests, sandbox_spec
@@ -28,7 +29,7 @@ class Grade(Protocol):
 
 class Search:
     """One search. ``around`` is as for one episode; ``built`` the task's environment; ``on_step`` is called with each
-    step once it is whole."""
+    step once it is whole. With ``by_steps`` a place is valued by the steps that lead to it."""
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class Search:
         built: Built,
         settings: SearchSettings,
         on_step: Callable[[Step], None] = lambda step: None,
+        by_steps: StepsValue | None = None,
     ) -> None:
+        self._by_steps = by_steps
         self._name, self._task, self._around = name, task, around
         self._factory, self._built, self._settings, self._on_step = factory, built, settings, on_step
         self._nodes: list[Node] = []
@@ -126,7 +129,7 @@ class Search:
             child.sandbox = await (node.sandbox.fork() if node.sandbox else self._at(node.conversation.state))
             self._alive.append(child)
             step = await child.conversation.turn(child.sandbox, index, self._until - time.monotonic(), seed=seed)
-            if step.state_after != step.state_before:
+            if step.state_after != step.state_before and self._by_steps is None:
                 await self._value(child)  # which is known from here on
         except (ContextLengthError, EndpointError, SandboxError) as error:
             child.stop, child.fault = stop_of(error)
@@ -169,7 +172,11 @@ class Search:
         return "low_value" if margin is not None and (node.value or 0.0) < self._best - margin else None
 
     async def _value(self, node: Node) -> float | None:
-        """The share of the visible failing tests that pass in a node's state; found out once for each state."""
+        """What the steps to a node are worth; or the share of the visible failing tests that pass in its state, found
+        out once for each state."""
+        if self._by_steps is not None:
+            steps = _path(node)
+            return self._by_steps(steps, self._around.view.limits) if steps else None
         failing = list(self._around.view.failing_tests)
         if self._settings.value == "none" or not failing:
             return None

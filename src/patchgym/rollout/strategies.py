@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import Field
+
 from patchgym.agent import Conversation
 from patchgym.config import Settings
 from patchgym.records import Fault, Step, StopReason
@@ -19,9 +21,11 @@ class SearchSettings(Settings):
     """How to search. ``branches`` is how many answers are sampled at one place, ``branch_at`` at which depths (none
     named: at all; elsewhere one answer follows another). The search ends after ``nodes`` steps, or after ``tokens``
     sampled tokens (0: no such limit). ``width`` is how many places of one depth the beam keeps, ``exploration`` UCT's
-    constant. ``value`` says how a state is valued: by the share of the visible failing tests that pass in it, or not at
-    all. A place whose value is more than ``margin`` below the best one is cut off (None: none is), and with ``merge``
-    one that leads where another one led: to the same state, or by the same action from it where nothing changed."""
+    constant. ``value`` says how a place is valued: by the share of the visible failing tests that pass in its state
+    (``visible_tests``), by the rules' credits of the steps that led to it (``credit``), by a value model of them
+    (``model:PATH``, whose hash is ``value_hash``), or not at all (``none``). A place whose value is more than
+    ``margin`` below the best one is cut off (None: none is), and with ``merge`` one that leads where another one led:
+    to the same state, or by the same action from it where nothing changed."""
 
     strategy: Literal["best_first", "beam", "uct"] = "best_first"
     branches: int = 3
@@ -30,9 +34,15 @@ class SearchSettings(Settings):
     tokens: int = 0
     width: int = 4
     exploration: float = 0.7
-    value: Literal["visible_tests", "none"] = "visible_tests"
+    value: str = Field("visible_tests", pattern="^(visible_tests|none|credit|model:.+)$")
+    value_hash: str = ""
     margin: float | None = None
     merge: bool = True
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether a place is valued by the steps that led to it, without running anything."""
+        return self.value not in ("visible_tests", "none")
 
 
 @dataclass(eq=False)
