@@ -18,23 +18,50 @@ from patchgym.records import MutantScore, Outcome, Task
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
+_FEW_TASKS = 3
+_DEALT = 16
+
 
 @click.command()
 @click.argument("taskset", type=click.Path(path_type=Path))
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1), help="Fresh runs of each kind.")
 @click.option("--mutants", default=0, show_default=True, type=click.IntRange(0), help="Bugs to plant in each solution.")
 @click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task; may be repeated.")
+@click.option("--exploits", is_flag=True, help="Grade the exploit corpus instead of proving.")
+@click.option(
+    "--exploits-per-task",
+    "per_task",
+    type=click.IntRange(0),
+    help=f"Exploits dealt to each task; 0: all. Unless given, all for up to {_FEW_TASKS} tasks, else {_DEALT}.",
+)
+@click.option("--seed", default=0, show_default=True, help="Which exploits are dealt to which task.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @sandbox_options
-def command(taskset: Path, runs: int, mutants: int, ids: tuple[str, ...], as_json: bool) -> None:
+def command(
+    taskset: Path,
+    runs: int,
+    mutants: int,
+    ids: tuple[str, ...],
+    exploits: bool,
+    per_task: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Prove every task again: the workspace as it is fails, a submission that does nothing fails, the gold patch
     passes, every time.
 
-    With --mutants, bugs are planted in each solution, and those that its tests do not notice are counted. Exit code 1
-    when a task does not prove.
+    With --mutants, bugs are planted in each solution, and those that its tests do not notice are counted. With
+    --exploits, ways to be called solved without solving are graded instead, each with an honest attempt that looks
+    like it. Exit code 1 when a task does not prove, an exploit scores, or an honest attempt does not pass.
     """
     tasks = TaskSet.load(taskset)
     chosen = [tasks.task(name) for name in ids] or list(tasks.tasks)
+    if exploits:
+        from patchgym.cli.exploits import try_exploits
+
+        few = len(chosen) <= _FEW_TASKS
+        count = None if per_task == 0 or (per_task is None and few) else per_task or _DEALT
+        sys.exit(0 if try_exploits(taskset.name, chosen, tasks.objects, count, seed, as_json=as_json) else 1)
     found = _validate(chosen, tasks.objects, runs, mutants)
     proved = len(chosen) - len(found.failed)
     killed = sum(score.killed for score in found.mutants.values())
