@@ -6,9 +6,11 @@ Nothing is read from what the tests print. Each outcome comes through a pipe tha
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from patchgym.records import Environment, Outcome, Service
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec, ServiceSpec
@@ -16,6 +18,7 @@ from patchgym.testrun.coverage import Coverage, coverage_tool
 from patchgym.testrun.ids import function_of
 
 __all__ = [
+    "Beside",
     "Built",
     "Coverage",
     "TestRun",
@@ -43,7 +46,7 @@ class TestRun:
     be collected; ``uncollected`` what kind of outcome each such file was. ``coverage`` is there where it was asked for
     and the run came to its end.
     ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
-    streams of ``process``.
+    streams of ``process``. ``beside`` is what a plug-in of ours said, where one was asked for.
     """
 
     __test__ = False
@@ -56,6 +59,7 @@ class TestRun:
     uncollected: dict[str, Outcome] = field(default_factory=dict)
     coverage: Coverage | None = None
     evidence: tuple[str, ...] = ()
+    beside: tuple[object, ...] = ()
 
     @property
     def ending(self) -> Ending:
@@ -66,6 +70,16 @@ class TestRun:
     def seconds(self) -> float:
         """Wall seconds of the test process."""
         return self.process.seconds
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A pytest plug-in of ours for one run: what ``plugin(argument, send)`` of ``module`` makes, in the package that is
+    mounted at ``inside``."""
+
+    inside: str
+    module: str
+    argument: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True)
@@ -128,14 +142,16 @@ async def run_tests(
     timeout_s: float,
     cover: Sequence[str] = (),
     backwards: bool = False,
+    beside: Beside | None = None,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects) and wait at most ``timeout_s`` seconds.
     ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the last test.
+    ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
 
     Raises:
         SandboxError: the sandbox was lost.
     """
-    request = {
+    request: dict[str, JsonValue] = {
         "root": sandbox.locate(WORKSPACE),
         "coverage": sandbox.locate(_COVERAGE_INSIDE),
         "paths": list(environment.pythonpath),
@@ -143,6 +159,14 @@ async def run_tests(
         "cover": list(cover),
         "backwards": backwards,
     }
+    if beside is not None:
+        where = sandbox.locate(beside.inside)
+        folder, _, package = where.rpartition("/")
+        request["beside"] = {
+            "path": folder,
+            "module": f"{package}.{beside.module}",
+            "argument": {"root": request["root"], **beside.argument},
+        }
     result = await sandbox.exec(
         ["python", "-s", "-B", sandbox.locate(_RUNNER_INSIDE)],
         variables={"PYTHONPATH": ""},
@@ -150,7 +174,7 @@ async def run_tests(
         stdin=json.dumps(request).encode(),
         report=True,
     )
-    report = _Report(frozenset(ids), bool(cover))
+    report = _Report(frozenset(ids), bool(cover), beside is not None)
     report.read(result.report)
     for test in ids:
         silent = report.uncollected.get(test.split("::", 1)[0], Outcome.MISSING)
@@ -165,20 +189,22 @@ async def run_tests(
         uncollected=report.uncollected,
         coverage=Coverage(report.covered) if cover and report.complete else None,
         evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
+        beside=tuple(report.beside),
     )
 
 
 class _Report:
     """What the runner's channel carried, line by line."""
 
-    def __init__(self, asked: frozenset[str], watching: bool) -> None:
+    def __init__(self, asked: frozenset[str], watching: bool, beside: bool = False) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self.failures: dict[str, str] = {}
         self.uncollected: dict[str, Outcome] = {}
         self.covered: dict[str, dict[int, frozenset[str]]] = {}
         self.evidence: list[str] = []
+        self.beside: list[object] = []
         self.complete = False
-        self._asked, self._watching = asked, watching
+        self._asked, self._watching, self._beside = asked, watching, beside
         self._order: list[str] = []
 
     def read(self, report: bytes) -> None:
@@ -202,6 +228,8 @@ class _Report:
                 self.uncollected[place] = Outcome(outcome)
             case {"covered": str(path), "lines": dict(lines)} if self._watching:
                 return self._take_lines(path, lines)
+            case {"beside": said} if self._beside:
+                self.beside.append(said)
             case {"done": int()}:
                 self.complete = True
             case _:

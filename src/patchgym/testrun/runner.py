@@ -5,12 +5,14 @@ It is started as a script from a read-only mount, without the workspace on the i
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
-coverage.py lies) and ``backwards`` (whether the last test runs first). The report is one JSON object a line:
-``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
+coverage.py lies), ``backwards`` (whether the last test runs first) and ``beside`` (``path``, ``module``, ``argument``:
+where a plug-in of ours lies and what it is told). The report is one JSON object a line: ``{"beside"}`` for what that
+plug-in says, ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
 collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order
 of their reports), and ``{"done": exit status}`` at the end.
 """
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -114,6 +116,15 @@ class Watch:
             reporter.send(covered=os.path.relpath(path, self.root), lines={k: v for k, v in lines.items() if v})
 
 
+def loaded_beside(path: str, module: str) -> Any:
+    """A module of ours that lies beside this script; the folder is on the import path only meanwhile."""
+    sys.path.insert(0, path)
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path.remove(path)
+
+
 def loaded_plugins() -> Tuple[List[Any], List[Any]]:
     """The environment's own pytest plug-ins, imported before the workspace can be; those that live in the workspace
     (a package that ships a plug-in under test) are left for later."""
@@ -137,6 +148,8 @@ def main() -> int:
     import pytest
 
     plugins, later = loaded_plugins()
+    beside = wanted.get("beside")
+    module = loaded_beside(beside["path"], beside["module"]) if beside else None
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     roots = [os.path.normpath(os.path.join(wanted["root"], path)) for path in wanted["paths"]]
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
@@ -158,6 +171,8 @@ def main() -> int:
         if watch is not None:
             plugins.append(watch)
             watch.watched.start()
+        if module is not None:
+            plugins.append(module.plugin(beside["argument"], reporter.send))
         status = int(pytest.main([*options, *present], plugins=[*plugins, reporter]))
         if watch is not None:
             watch.watched.stop()
