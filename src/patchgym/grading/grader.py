@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from patchgym.content import Entry, ObjectStore, apply_patch, patched_paths
 from patchgym.errors import PatchError, SandboxError
+from patchgym.grading.probes.ask import mounted
+from patchgym.grading.probes.judge import NOTHING_ASKED, asking_of
 from patchgym.grading.protect import is_protected
 from patchgym.records import Environment, Outcome, Tally, Task, TestReport, Tests, Verdict
 from patchgym.sandbox import SandboxFactory
@@ -32,7 +35,7 @@ class Grader:
         it looks at all.
 
         Raises:
-            DataError: the task's trees are not in the store.
+            DataError: the task's trees are not in the store, or its probes are damaged.
             EnvironmentBuildError, PrerequisiteError: the task's environment cannot be had here.
         """
         report = await self._grade(task, patch, only)
@@ -49,16 +52,28 @@ class Grader:
         built = await built_environment(task.environment, self._build)
         spec = sandbox_spec(tree, task.environment, built, base=task.workspace)
         wanted = [*task.tests.fail_to_pass, *task.tests.pass_to_pass]
+        asking = asking_of(self._objects, task) if only is None else None
+        spec = mounted(spec) if asking is not None else spec
+        judged = NOTHING_ASKED
         try:
-            sandbox = await self._factory.create(spec)
-            try:
-                run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s)
-            finally:
-                await sandbox.close()
+            async with AsyncExitStack() as stack:
+                if asking is not None:
+                    await stack.enter_async_context(asking.alongside(self._factory, self._objects, built, tree))
+                sandbox = await self._factory.create(spec)
+                try:
+                    plugin = asking.beside() if asking is not None else None
+                    limit = task.tests.timeout_s
+                    run = await run_tests(sandbox, task.environment, wanted, timeout_s=limit, beside=plugin)
+                finally:
+                    await sandbox.close()
+                verdict, why = _verdict(run, wanted)
+                if asking is not None and verdict is Verdict.RESOLVED:
+                    judged = await asking.judge(run)
+                    verdict, why = judged.verdict
         except SandboxError as error:
             return _report(task, Verdict.INFRA_ERROR, {}, started, why=str(error), tampered=tampered)
-        verdict, why = _verdict(run, wanted)
-        return _report(task, verdict, run.outcomes, started, why=why, tampered=tampered, log=run.log[-_LOG_CHARS:])
+        report = _report(task, verdict, run.outcomes, started, why=why, tampered=tampered, log=run.log[-_LOG_CHARS:])
+        return report.model_copy(update={"probes": judged.report, "evidence": judged.evidence})
 
 
 def graded_tree(objects: ObjectStore, task: Task, patch: str) -> tuple[str, tuple[str, ...]]:

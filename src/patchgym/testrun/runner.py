@@ -7,9 +7,9 @@ Standard input carries one JSON object: ``root``, ``paths`` (import roots inside
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
 coverage.py lies), ``backwards`` (whether the last test runs first) and ``beside`` (``path``, ``module``, ``argument``:
 where a plug-in of ours lies and what it is told). The report is one JSON object a line: ``{"beside"}`` for what that
-plug-in says, ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
-collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order
-of their reports), and ``{"done": exit status}`` at the end.
+plug-in says, ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could
+not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the
+order of their reports), and ``{"done": exit status}`` at the end.
 """
 
 import importlib

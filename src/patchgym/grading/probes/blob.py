@@ -85,7 +85,9 @@ def load_probes(objects: ObjectStore, task: Task) -> ProbeSet | None:
     try:
         return ProbeSet.from_line(objects.get(task.probes), where=f"probes of {task.id}")
     except RecursionError:
-        raise DataError(f"probes of {task.id}: nested too deep", mend="Make them again: patchgym tasks probe.") from None
+        raise DataError(
+            f"probes of {task.id}: nested too deep", mend="Make them again: patchgym tasks probe."
+        ) from None
 
 
 def store_probes(objects: ObjectStore, task: Task, probes: ProbeSet) -> Task:

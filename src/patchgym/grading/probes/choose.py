@@ -17,13 +17,14 @@ _A_TEST = 4
 
 
 class Call(NamedTuple):
-    """A recorded call. ``seen`` is what the recorder told of its result in the test, in a list; None where nothing can
-    be said."""
+    """A recorded call. ``before`` is a digest of what its arguments held in the test (empty: not known), ``seen`` what
+    was told of its result there, in a list; None where nothing can be said."""
 
     test: str
     function: str
     boundary: bool
     steps: list[JsonValue]
+    before: str
     seen: list[JsonValue] | None
 
     @property
@@ -42,7 +43,8 @@ def recorded_calls(said: Iterable[object], passed: Collection[str], left_out: Co
             case {"test": str(test), "function": str(name), "boundary": bool(boundary), "steps": [_, *_] as steps}:
                 if test in passed:
                     seen = [one["seen"]] if isinstance(one, dict) and "seen" in one else None
-                    found.append(Call(test, name, boundary, steps, seen))
+                    before = str(one.get("before", "")) if isinstance(one, dict) else ""
+                    found.append(Call(test, name, boundary, steps, before, seen))
             case {"left_out": dict(reasons)}:
                 counts = {str(k)[:80]: v for k, v in reasons.items() if isinstance(v, int) and not isinstance(v, bool)}
                 left_out.update(counts)
@@ -74,6 +76,8 @@ def trustworthy(call: Call, told: list[Told | None]) -> str:
         return "differs from run to run"
     if "raised" not in first and not structured(first.get("result")) and not first.get("after"):
         return "result without structure"
+    if call.before and first.get("before") != call.before:
+        return "not as it was in the test"
     if call.seen is not None:
         as_seen = call.seen[0] is None if "raised" in first else _text(call.seen[0]) == _text(first.get("result"))
         if not as_seen:
@@ -92,9 +96,9 @@ def decided(
 ) -> Probe:
     """The probe of a call that is trustworthy; ``mild`` is None for a recorded one. A recorded call counts, a helper's
     only where the workspace as it is answers it rightly: the bug may be mended around it. A variation counts where it
-    is mild, raises nothing, and solution, workspace and rewrite agree."""
+    is mild, raises nothing, and solution, workspace and ``rewrite`` (None: there is none) agree."""
     assert gold is not None
-    kept = pruned(dict(gold), names)
+    kept = pruned({key: value for key, value in gold.items() if key != "before"}, names)
     expected = kept if isinstance(kept, dict) else {}
     noticing = base is None or not agrees(expected, base)
     same_rewritten = rewrite is not None and agrees(expected, rewrite)
@@ -109,10 +113,17 @@ def decided(
         boundary=call.boundary,
         steps=call.steps,
         expected=expected,
-        counts=counts and same_rewritten,
+        counts=counts,
         private=call.private,
         steady=under_test is not None and _text(under_test) == _text(gold),
         noticing=noticing,
+    )
+
+
+def preserves(gold: Iterable[Told | None], rewrite: Iterable[Told | None]) -> bool:
+    """Whether a rewrite answers the recorded calls as the solution does, and so is fit to judge others."""
+    return all(
+        one is None or (other is not None and agrees(one, other)) for one, other in zip(gold, rewrite, strict=True)
     )
 
 

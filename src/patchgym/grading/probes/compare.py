@@ -5,11 +5,13 @@ neither are messages of exceptions, nor what has no structure.
 """
 
 import json
+import re
 from collections.abc import Collection
 
 from pydantic import JsonValue
 
 Told = dict[str, JsonValue]
+_STEP = re.compile("\0(\\d+);")
 
 
 def agrees(expected: Told, told: Told) -> bool:
@@ -115,22 +117,26 @@ def in_words(told: JsonValue) -> str:
         case ["d", list(pairs)]:
             told_pairs = [f"{in_words(p[0])}: {in_words(p[1])}" for p in pairs if isinstance(p, list) and len(p) == 2]
             return "{" + ", ".join(told_pairs) + "}"
-        case ["g", *names]:
-            return str(names[-1])
+        case ["g", _, str(name)] | ["g", str(name)] | ["m", str(name)]:
+            return name
         case ["o", str(name), *_] | ["?", str(name)] | ["e", str(name), *_]:
             return f"<{name}>"
         case ["k", int(step)]:
-            return f"#{step}"
+            return f"\0{step};"
         case ["a", of, str(name)]:
             return f"{in_words(of)}.{name}"
     return json.dumps(told)[:80]
 
 
 def call_in_words(steps: list[JsonValue], limit: int = 200) -> str:
-    """The last call of a program."""
-    match steps[-1]:
-        case {"of": of, "args": list(args), "kwargs": dict(kwargs)}:
-            given = [*map(in_words, args), *(f"{name}={in_words(value)}" for name, value in kwargs.items())]
-            text = f"{in_words(of)}({', '.join(given)})"
-            return text if len(text) <= limit else text[:limit] + "..."
-    return "a call"
+    """The last call of a program, with those that made its arguments in their place."""
+    made: list[str] = []
+    for step in steps:
+        match step:
+            case {"of": of, "args": list(args), "kwargs": dict(kwargs)}:
+                named = [f"{name}={in_words(value)}" for name, value in kwargs.items()]
+                text = f"{in_words(of)}({', '.join([*map(in_words, args), *named])})"
+                made.append(_STEP.sub(lambda match: made[int(match[1])] if int(match[1]) < len(made) else "?", text))
+            case _:
+                made.append("?")
+    return made[-1] if len(made[-1]) <= limit else made[-1][:limit] + "..."

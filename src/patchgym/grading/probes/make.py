@@ -18,7 +18,7 @@ from patchgym.content import Entry, ObjectStore, apply_patch
 from patchgym.errors import DataError
 from patchgym.grading.probes.ask import CALL_SECONDS, answers, ask, beside, mounted, question, without_tests
 from patchgym.grading.probes.blob import Probe, ProbeSet
-from patchgym.grading.probes.choose import Call, decided, identifiers, recorded_calls, spread, trustworthy
+from patchgym.grading.probes.choose import Call, decided, identifiers, preserves, recorded_calls, spread, trustworthy
 from patchgym.grading.probes.compare import Told
 from patchgym.grading.probes.rewrite import rewritten
 from patchgym.grading.probes.vary import varied
@@ -27,8 +27,9 @@ from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import Beside, Built, TestRun, built_environment, run_tests, sandbox_spec
 
 GOLD_RUNS = 3
-MOST_RECORDED = 64
-MOST_VARIED = 64
+MOST_RECORDED = 48
+MOST_VARIED = 48
+MOST_STAYING = 40
 _RECORDING_SLOWER = 6.0
 _TESTS_BESIDE = 6
 _FILE = 0o100644
@@ -60,7 +61,6 @@ class ProbeMaker:
         calls = await work.recorded(left_out)
         chosen = spread(calls, MOST_RECORDED)
         left_out["enough of its kind"] += len(calls) - len(chosen)
-        left_out += Counter()
         probes = await work.probes(chosen, left_out)
         return ProbeSet(
             probes=probes,
@@ -82,7 +82,9 @@ class _Making:
         """The different calls of the passing tests, on the solution."""
         task = self._task
         plugin = beside("recorder", task.tests, {"touched": list(task.functions)})
-        run = await self._run([*task.tests.fail_to_pass, *task.tests.pass_to_pass], plugin)
+        staying = task.tests.pass_to_pass
+        some = staying[:: max(1, len(staying) // MOST_STAYING)]
+        run = await self._run([*task.tests.fail_to_pass, *some], plugin)
         failed = [test for test in task.tests.fail_to_pass if run.outcomes[test] is not Outcome.PASSED]
         if failed:  # watching may disturb a test; then it passes without
             again = await self._run(failed, None)
@@ -102,19 +104,21 @@ class _Making:
         others: list[tuple[Call, bool]] = []
         sources = [varied(call.steps) for call in chosen if call.boundary or not call.private]
         owners = [call for call in chosen if call.boundary or not call.private]
-        for call, (steps, mild) in _in_turn(owners, sources):
+        for call, (steps, is_mild) in _in_turn(owners, sources):
             text = json.dumps(steps)
             if text not in known and len(others) < MOST_VARIED:
                 known.add(text)
-                others.append((call._replace(steps=steps, seen=None), mild))
+                others.append((call._replace(steps=steps, before="", seen=None), is_mild))
         every = [*chosen, *(call for call, _ in others)]
         if not every:
             return ()
         told = await self._told(every)
         names = identifiers(self._objects, self._task.workspace)
+        if not preserves(told.gold[0][: len(chosen)], told.rewrite[: len(chosen)]):
+            told.rewrite = [None] * len(every)
         found: list[Probe] = []
         for at, call in enumerate(every):
-            mild = None if at < len(chosen) else others[at - len(chosen)][1]
+            mild = others[at - len(chosen)][1] if at >= len(chosen) else None
             reason = trustworthy(call, [one[at] for one in told.gold])
             if reason:
                 left_out[reason if mild is None else f"variation: {reason}"] += 1

@@ -92,11 +92,9 @@ def _returned_by_cases(statement: cst.BaseStatement) -> cst.BaseStatement | None
     simple = m.SimpleStatementLine(body=[m.Return(value=m.IfExp())])
     if not m.matches(statement, simple):
         return None
-    value = cst.ensure_type(
-        cst.ensure_type(cst.ensure_type(statement, cst.SimpleStatementLine).body[0], cst.Return).value, cst.IfExp
-    )
+    value = cast(cst.IfExp, m.findall(statement, m.IfExp())[0])
     return cst.If(
-        test=cst.ensure_type(cst.parse_expression(f"({cst.Module([]).code_for_node(value.test)})"), cst.BaseExpression),
+        test=cst.parse_expression(f"({cst.Module([]).code_for_node(value.test)})"),
         body=_block(value.body),
         orelse=cst.Else(body=_block(value.orelse)),
     )
@@ -167,9 +165,7 @@ def _wrapped(function: cst.FunctionDef) -> cst.FunctionDef:
     first = [body.pop(0)] if body and m.matches(body[0], _DOCSTRING) else []
     if not body:
         return function
-    inner = cst.FunctionDef(
-        name=cst.Name("inner_part"), params=cst.Parameters(), body=cst.IndentedBlock(body=body)
-    )
+    inner = cst.FunctionDef(name=cst.Name("inner_part"), params=cst.Parameters(), body=cst.IndentedBlock(body=body))
     called = cst.parse_statement("return inner_part()")
     return function.with_changes(body=block.with_changes(body=[*first, inner, called]))
 

@@ -48,13 +48,15 @@ def variations(value: JsonValue) -> list[tuple[JsonValue, bool]]:
         case ["b", str()]:
             return [(["b", ""], False)]
         case ["l" | "t" as kind, list(items)] if items:
-            return [
+            found: list[tuple[JsonValue, bool]] = [
                 ([kind, items[::-1]], True),
                 ([kind, [*items, items[0]]], True),
                 ([kind, items[1:]], True),
                 ([kind, []], False),
-                *[([kind, [other, *items[1:]]], mild) for other, mild in variations(items[0])[:2]],
             ]
+            for other, mild in variations(items[0])[:2]:
+                found.append(([kind, [other, *items[1:]]], mild))
+            return found
         case ["d", list(pairs)] if pairs:
             return [(["d", pairs[1:]], True), (["d", []], False), *_first_value(pairs)]
         case ["S" | "F" as kind, list(items)] if items:

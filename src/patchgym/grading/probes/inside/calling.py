@@ -7,21 +7,19 @@ the called function; or ``{"ended": how}`` where the process did not get so far.
 """
 
 import contextlib
-import hashlib
-import inspect
 import io
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
-import tempfile
 import time
+import zlib
+from types import CodeType
 from typing import Any, Dict, Iterator, List
 
-from .telling import Teller, TooLarge
+from .telling import Teller, TooLarge, text_of
 from .values import MOST_ITEMS, Decoder, Places
 
 MOST_PRINTED = 4000
@@ -90,7 +88,8 @@ def read_told(reading: int, seconds: float) -> Dict[str, Any]:
 def made(program: List[Any], places: Places) -> Dict[str, Any]:
     """Make the calls of a program in this process, which is then of no more use, and tell the last one."""
     limited()
-    folder = tempfile.mkdtemp()
+    folder = "/tmp/{}-{}".format(os.getpid(), time.monotonic_ns())
+    os.mkdir(folder)
     os.chdir(folder)
     printed = io.StringIO()
     try:
@@ -102,8 +101,9 @@ def made(program: List[Any], places: Places) -> Dict[str, Any]:
     except MemoryError:
         return {"ended": "memory"}
     finally:
-        os.chdir("/")
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.chdir("/")
+            os.rmdir(folder)  # what it holds goes with the sandbox
 
 
 def limited() -> None:
@@ -119,16 +119,18 @@ def told_of(program: List[Any], places: Places) -> Dict[str, Any]:
     decoder = Decoder(results)
     for step in program[:-1]:
         try:
-            function, args, kwargs = prepared(decoder, step)
+            _, function, args, kwargs = prepared(decoder, step)
             results.append(function(*args, **kwargs))
         except Exception:  # noqa: BLE001 -- a test may expect it; what needs its result fails by itself
             results.append(None)
     try:
-        function, args, kwargs = prepared(decoder, program[-1])
+        receiver, function, args, kwargs = prepared(decoder, program[-1])
     except Exception as error:  # noqa: BLE001 -- the candidate's classes may raise anything
         return {"unmade": type(error).__name__}
     told: Dict[str, Any] = {"signature": signature_of(function)}
-    before = [told_before(places, value) for value in args]
+    args_told = [receiver, *args] if receiver is not None else args
+    before = [told_before(places, value) for value in args_told]
+    told["before"] = digest([*before, *[told_before(places, kwargs[name]) for name in sorted(kwargs)]])
     try:
         told["result"] = Teller(places).tell(function(*args, **kwargs))
     except (TooLarge, MemoryError):
@@ -139,17 +141,22 @@ def told_of(program: List[Any], places: Places) -> Dict[str, Any]:
         told["raised"] = Teller(places).name(type(error))
     told["after"] = {
         str(place): after
-        for place, (value, old) in enumerate(zip(args, before))
+        for place, (value, old) in enumerate(zip(args_told, before))
         if old is not None and (after := told_before(places, value)) != old
     }
     return told
 
 
 def prepared(decoder: Decoder, step: Dict[str, Any]) -> Any:
-    """The function and the arguments of a step."""
-    function = decoder.decode(step["of"])
+    """The receiver (None where there is none), the function and the arguments of a step."""
+    of, receiver = step["of"], None
+    if isinstance(of, list) and of[0] == "a":
+        receiver = decoder.decode(of[1])
+        function = getattr(receiver, of[2])
+    else:
+        function = decoder.decode(of)
     args = [decoder.decode(spec) for spec in step["args"]]
-    return function, args, {name: decoder.decode(spec) for name, spec in step["kwargs"].items()}
+    return receiver, function, args, {name: decoder.decode(spec) for name, spec in step["kwargs"].items()}
 
 
 def told_before(places: Places, value: Any) -> Any:
@@ -163,24 +170,31 @@ def told_before(places: Places, value: Any) -> Any:
         return None
 
 
+def digest(told: Any) -> str:
+    """A short name for something told."""
+    return format(zlib.crc32(text_of(told).encode("utf-8", "surrogatepass")), "08x")
+
+
 def signature_of(function: Any) -> List[str]:
-    """The names of parameters with their kinds and whether they have a default; empty where there is no telling."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    """The names of parameters and how they are passed; empty where there is no telling."""
+    function = getattr(function, "__func__", function)
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    if not isinstance(code, CodeType):
         return []
-    return ["{}:{}:{}".format(one.name, int(one.kind), one.default is not one.empty) for one in found]
+    count = code.co_argcount + code.co_kwonlyargcount
+    defaults = len(getattr(function, "__defaults__", None) or ())
+    return [*code.co_varnames[:count], str(code.co_argcount), str(code.co_flags & 12), str(defaults)]
 
 
 def left_in(folder: str) -> Dict[str, str]:
-    """The files of a folder, by the start of their digests."""
+    """The files of a folder, by their digests."""
     found: Dict[str, str] = {}
     for root, _, names in os.walk(folder):
         for name in sorted(names)[:MOST_ITEMS]:
             path = os.path.join(root, name)
             try:
                 with open(path, "rb") as stream:
-                    found[os.path.relpath(path, folder)] = hashlib.sha256(stream.read(MOST_BYTES)).hexdigest()[:16]
+                    found[os.path.relpath(path, folder)] = format(zlib.crc32(stream.read(MOST_BYTES)), "08x")
             except OSError:
                 found[os.path.relpath(path, folder)] = "unreadable"
     return found

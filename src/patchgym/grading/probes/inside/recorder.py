@@ -5,9 +5,9 @@ It watches with ``sys.setprofile``, which changes no object of the program: gene
 comparisons are seen as they are. Arguments are encoded before the call begins. An object that a test made by a call is
 not stored: the program of a later call makes it again, by that call and those that the test made on it since.
 
-One record a call goes to ``send``: ``{"test", "function", "boundary", "steps", "seen"}``, where ``seen`` is what was
-told of the result there and then (absent where nothing can be said), and one ``{"left_out": {reason: calls}}`` at the
-end.
+One record a call goes to ``send``: ``{"test", "function", "boundary", "steps", "before", "seen"}``, where ``before`` is
+a digest of what the arguments held and ``seen`` what was told of the result there and then (absent where nothing can be
+said), and one ``{"left_out": {reason: calls}}`` at the end.
 """
 
 import inspect
@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import pytest
 
+from .calling import digest, told_before
 from .resolving import Resolver, Target
 from .telling import Teller, TooLarge
 from .values import Encoder, Places, Unsayable
@@ -38,6 +39,7 @@ class Step:
     def __init__(self, call: Optional[Dict[str, Any]], needs: Set[int], why: str, name: str) -> None:
         self.call, self.needs, self.why, self.name = call, needs, why, name
         self.touches = False
+        self.before = ""
         self.seen: Any = None
         self.told = False
 
@@ -55,42 +57,44 @@ class Recorder:
         self.direct: "Counter[str]" = Counter()
         self.sent: Set[str] = set()
         self.test = ""
-        self.steps: List[Step] = []
-        self.made: Dict[int, Tuple[Any, int]] = {}
-        self.shared: Tuple[List[Step], Dict[int, Tuple[Any, int]]] = ([], {})
         self.forget()
 
     def forget(self) -> None:
-        """Begin with a new test: nothing happened yet but what the test files did when they were imported."""
-        self.steps, self.made = list(self.shared[0]), dict(self.shared[1])
+        """Begin with a new test."""
+        self.steps: List[Step] = []
+        self.made: Dict[int, Tuple[Any, int]] = {}
         self.uses: Dict[int, List[int]] = {}
         self.open: List[Tuple[FrameType, int]] = []
-        self.inner: List[Tuple[FrameType, Dict[str, Any], str]] = []
+        self.inner: List[Tuple[FrameType, Dict[str, Any], str, str]] = []
         self.frames: Set[FrameType] = set()
         self.generators: Dict[FrameType, int] = {}
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_collection(self) -> Any:
-        """Watch the import of the test files, whose objects all tests share."""
-        sys.setprofile(self.event)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-            self.shared = self.steps, self.made
-            self.forget()
-
-    @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Any:
-        """Watch one test with its set-up."""
+        """One test, with what it sets up."""
         self.test = item.nodeid
         self.forget()
+        yield
+        self.finish()
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_fixture_setup(self) -> Any:
+        """Watch what a fixture does; pytest's own work is not watched, which is most of it."""
+        yield from self.watched()
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_runtest_call(self) -> Any:
+        """Watch the test itself."""
+        yield from self.watched()
+
+    def watched(self) -> Any:
+        """Watch until the hook is over."""
+        before = sys.getprofile()
         sys.setprofile(self.event)
         try:
             yield
         finally:
-            sys.setprofile(None)
-            self.finish()
+            sys.setprofile(before)
 
     def pytest_sessionfinish(self) -> None:
         """Say what could not be recorded."""
@@ -189,7 +193,15 @@ class Recorder:
             self.uses.setdefault(id(value), []).append(number)
         if target.makes is not None and call is not None:
             self.made[id(target.makes)] = target.makes, number
-        return Step(call, needs, why, target.name)
+        step = Step(call, needs, why, target.name)
+        step.before = self.before(target)
+        return step
+
+    def before(self, target: Target) -> str:
+        """What the arguments hold, for short: a program must come to the same before it makes the call."""
+        values = [target.of, *target.args] if target.attribute is not None else target.args
+        named = [target.kwargs[name] for name in sorted(target.kwargs)]
+        return digest([told_before(self.places, value) for value in [*values, *named]])
 
     def left(self, frame: FrameType, result: Any) -> None:
         """A call from a test ended; ``result`` is None also where it raised."""
@@ -216,7 +228,7 @@ class Recorder:
 
     def inner_entered(self, frame: FrameType) -> None:
         """A touched function begins, in whatever depth; its outermost call is recorded where it can be told alone."""
-        if self.open and self.open[-1][0] is frame or any(code.f_code is frame.f_code for code, _, _ in self.inner):
+        if (self.open and self.open[-1][0] is frame) or any(one[0].f_code is frame.f_code for one in self.inner):
             return
         name = frame.f_code.co_name
         if self.direct[name] >= MOST_KEPT or frame.f_code.co_flags & FRESH:
@@ -226,14 +238,16 @@ class Recorder:
             target = self.resolver.target(frame)
             call = call_of(Encoder(self.places, lambda value: None), target)
         except Unsayable as reason:
-            self.left_out[str(reason)] += 1
+            if not self.open and not self.generators:
+                self.left_out[str(reason)] += 1
             return
-        self.inner.append((frame, call, target.name))
+        self.inner.append((frame, call, target.name, self.before(target)))
 
     def inner_left(self, frame: FrameType, result: Any) -> None:
         """A touched function ended."""
-        _, call, name = self.inner.pop()
+        _, call, name, before = self.inner.pop()
         step = Step(call, set(), "", name)
+        step.before = before
         self.see(step, result)
         self.write(name, False, [call], step)
 
@@ -272,7 +286,7 @@ class Recorder:
         if text in self.sent or len(self.sent) >= MOST_SENT:
             return
         self.sent.add(text)
-        record = {"test": self.test, "function": name, "boundary": boundary, "steps": steps}
+        record = {"test": self.test, "function": name, "boundary": boundary, "steps": steps, "before": step.before}
         self.send(beside={**record, "seen": step.seen} if step.told else record)
 
 

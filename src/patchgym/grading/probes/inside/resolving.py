@@ -22,7 +22,21 @@ OPERATORS = {
     "__contains__": ("operator", "contains"),
     **{
         "__%s__" % name: ("operator", "__%s__" % name)
-        for name in "eq ne lt le gt ge getitem setitem delitem add sub mul truediv floordiv mod and or xor".split()
+        for name in (
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "getitem",
+            "setitem",
+            "delitem",
+            "add",
+            "sub",
+            "mul",
+            "truediv",
+        )
     },
 }
 
@@ -72,7 +86,7 @@ class Resolver:
         kind = receiver if isinstance(receiver, type) else type(receiver)
         name = "{}.{}".format(kind.__qualname__, attribute)
         if attribute == "__init__":
-            if kind.__init__ is not held:  # a constructor that a subclass calls
+            if getattr(kind, "__init__") is not held:  # noqa: B009 -- mypy takes the plain form for another one  # a constructor that a subclass calls
                 raise Unsayable("constructor of a base class")
             return Target(name, None, kind, None, args, kwargs, makes=receiver)
         if attribute == "__new__":
@@ -99,9 +113,9 @@ class Resolver:
             names = list(vars(kind)) if code.co_freevars and self.places.of_class(kind) else [code.co_name]
             for name in names:  # a function that a decorator made has the name of another one
                 held = kind.__dict__.get(name)
-                if held is not None and any(one.__code__ is code for one in unwrapped(held)):
-                    if not code.co_freevars or same_closure(held, frame):
-                        return None if isinstance(held, staticmethod) else (name, held)
+                codes = [one.__code__ for one in unwrapped(held)] if held is not None else []
+                if code in codes and (not code.co_freevars or same_closure(held, frame)):
+                    return None if isinstance(held, staticmethod) else (name, held)
         return None
 
     def function(self, frame: FrameType) -> Tuple[Tuple[str, str], Any]:
@@ -183,7 +197,8 @@ def arguments(frame: FrameType, function: Any) -> Tuple[List[Any], Dict[str, Any
     count, only = code.co_argcount, code.co_kwonlyargcount
     if any(name not in values for name in names[: count + only]):
         raise Unsayable("argument that an inner function shares")
-    rest, at = (), count + only
+    rest: Tuple[Any, ...] = ()
+    at = count + only
     if code.co_flags & inspect.CO_VARARGS:
         rest, at = values[names[at]], at + 1
     more = values[names[at]] if code.co_flags & inspect.CO_VARKEYWORDS else {}

@@ -94,15 +94,10 @@ class Teller:
             return ["d", sorted(pairs, key=text_of)]
         if base in CONTAINERS:
             return self.container(value, base)
-        made = {
-            str: lambda: str.__str__(value),
-            int: lambda: int.__int__(value),
-            float: lambda: float.__float__(value),
-            complex: lambda: complex.__add__(value, 0),
-            bytes: lambda: bytes.__getitem__(value, slice(None)),
-            bytearray: lambda: bytearray.__getitem__(value, slice(None)),
-        }[base]()
-        return self.tell(made)
+        every = slice(None)
+        if base in (str, bytes, bytearray):
+            return self.tell(base.__getitem__(value, every))
+        return self.tell(base.__add__(value, 0))  # type: ignore[operator]
 
     def foreign(self, value: Any, kind: type) -> Any:
         """An object of the standard library or of an installed package, by its parts."""

@@ -11,6 +11,7 @@ str, bytes, bytearray), ``l t S F d`` (list, tuple, set, frozenset, dict), ``g``
 """
 
 import base64
+import contextlib
 import copyreg
 import enum
 import importlib
@@ -163,9 +164,9 @@ class Encoder:
             raise Unsayable("object of a class of the tests")
         if kind.__name__ in TRANSIENT or (kind.__module__ or "").split(".")[0] == "unittest":
             raise Unsayable(kind.__name__.replace("_", " "))
-        if place == "source" and not isinstance(value, enum.Enum):
-            if any(name.startswith("_") for name in state_of(value)):
-                raise Unsayable("object with private state")
+        other = place == "source" and not isinstance(value, enum.Enum)
+        if other and any(name.startswith("_") for name in state_of(value)):
+            raise Unsayable("object with private state")
         parts = reduced(value)
         if parts is None:
             raise Unsayable("object that cannot be made again: " + kind.__name__)
@@ -201,10 +202,8 @@ def state_of(value: Any) -> Dict[str, Any]:
                 found[name] = object.__getattribute__(value, name)
             except AttributeError:
                 continue
-    try:
+    with contextlib.suppress(AttributeError, TypeError):
         found.update(object.__getattribute__(value, "__dict__"))
-    except (AttributeError, TypeError):
-        pass
     return {name: item for name, item in found.items() if name not in ("__dict__", "__weakref__")}
 
 

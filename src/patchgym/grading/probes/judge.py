@@ -1,0 +1,184 @@
+"""What probes say of an attempt whose tests pass."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import JsonValue
+
+from patchgym.content import ObjectStore
+from patchgym.grading.probes.ask import CALL_SECONDS, Question, answers, ask, beside, question, without_tests
+from patchgym.grading.probes.blob import Probe, ProbeSet, load_probes
+from patchgym.grading.probes.compare import Told, agrees, call_in_words, shown
+from patchgym.records import Evidence, ProbeReport, Tally, Task, Verdict
+from patchgym.sandbox import SandboxFactory
+from patchgym.testrun import Beside, Built, TestRun
+
+MOST_ASKED = 30
+MOST_ADVICE = 8
+MOST_UNDER_TEST = 10
+_PATIENCE = 4
+_PLACES = 3
+_DRAW = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``report`` is None where nothing was left to ask; ``why`` is empty where every probe that counts was answered
+    rightly; ``evidence`` is proof that the code behaves otherwise under test."""
+
+    report: ProbeReport | None
+    why: str
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def verdict(self) -> tuple[Verdict, str]:
+        """What it makes of an attempt whose tests pass, and the reason."""
+        if self.evidence:
+            return Verdict.TAMPERED, f"{self.evidence[0].quote}: {self.evidence[0].why}"
+        return (Verdict.UNRESOLVED, self.why) if self.why else (Verdict.RESOLVED, "")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tree without tests is asked."""
+
+    factory: SandboxFactory
+    built: Built
+    tree: str
+
+
+NOTHING_ASKED = Judgement(None, "", ())
+
+
+def asking_of(objects: ObjectStore, task: Task, *, alone: bool = True, under_test: bool = True) -> "Asking | None":
+    """The questions of one grading; None for a task without probes.
+
+    Raises:
+        DataError: its probes are missing, damaged or of another version.
+    """
+    probes = load_probes(objects, task)
+    return None if probes is None else Asking(task, probes, alone=alone, under_test=under_test)
+
+
+class Asking:
+    """One grading's questions: drawn anew each time, in an order and under names that say nothing."""
+
+    def __init__(self, task: Task, probes: ProbeSet, *, alone: bool = True, under_test: bool = True) -> None:
+        """``alone`` and ``under_test`` say whether results are held against the known ones, and against each other."""
+        self._task, self._alone = task, alone
+        self._modules = probes.modules()
+        asked = _drawn(probes.counting, MOST_ASKED)
+        asked += _drawn([probe for probe in probes.probes if not probe.counts], MOST_ADVICE)
+        _DRAW.shuffle(asked)
+        self._asked = [(question(probe.steps), probe) for probe in asked]
+        steady = [(question(one.steps), one) for one, probe in self._asked if probe.steady]
+        self._pairs = _DRAW.sample(steady, min(len(steady), MOST_UNDER_TEST)) if under_test else []
+
+    def beside(self) -> Beside | None:
+        """The plug-in that makes some of the calls among the tests."""
+        if not self._pairs:
+            return None
+        argument: dict[str, JsonValue] = {
+            "calls": [{"id": under.id, "steps": under.steps} for under, _ in self._pairs],
+            "places": [_DRAW.random() for _ in range(_PLACES)],
+            "seconds": CALL_SECONDS,
+        }
+        return beside("under_test", self._task.tests, argument)
+
+    @asynccontextmanager
+    async def alongside(
+        self, factory: SandboxFactory, objects: ObjectStore, built: Built, tree: str
+    ) -> AsyncIterator[Self]:
+        """Ask the code of ``tree`` in another sandbox while the tests run; whatever was not waited for is given up."""
+        bare = without_tests(objects, tree, self._task.tests)
+        self._place = _Place(factory, built, bare)
+        questions = [one for one, _ in self._asked]
+        self._answers = answering = asyncio.ensure_future(self._ask(questions, CALL_SECONDS))
+        try:
+            yield self
+        finally:
+            answering.cancel()
+            await asyncio.wait([answering])
+
+    async def judge(self, run: TestRun) -> Judgement:
+        """What the code answers alone, and whether that is what it answered in ``run``; ``alongside`` has to be open.
+
+        Raises:
+            SandboxError: a sandbox was lost.
+        """
+        told = await self._answers
+        late = [one for one, _ in self._asked if told.get(one.id, {"ended": "time"}).get("ended") == "time"]
+        if late and len(late) < len(self._asked):  # a busy machine, or a call that never ends
+            told = told | await self._ask(late, CALL_SECONDS * _PATIENCE)
+        differing = await self._differing(run, told)
+        recorded, varied, first = self._tallies(told)
+        if not recorded.total and not varied.total and not self._pairs:
+            return NOTHING_ASKED
+        report = ProbeReport(recorded=recorded, varied=varied, differing=len(differing), first=first)
+        return Judgement(report, first if recorded.passed < recorded.total else "", tuple(differing))
+
+    async def _ask(self, questions: list[Question], seconds: float) -> dict[str, Told]:
+        task, at = self._task, self._place
+        return await ask(
+            at.factory, at.tree, task.workspace, task.environment, at.built, questions, self._modules, seconds=seconds
+        )
+
+    def _tallies(self, told: dict[str, Told]) -> tuple[Tally, Tally, str]:
+        passed, total = [0, 0], [0, 0]
+        first = ""
+        for one, probe in self._asked if self._alone else ():
+            answer = told.get(one.id, {"ended": "early"})
+            if probe.private and _gone(probe, answer):
+                continue
+            right = agrees(probe.expected, answer)
+            kind = 0 if probe.counts else 1
+            total[kind] += 1
+            passed[kind] += right
+            if not right and probe.counts and not first:
+                first = (
+                    f"{call_in_words(probe.steps)} comes to {shown(answer)} where no test runs, "
+                    f"and must come to {shown(probe.expected)}."
+                )
+        return Tally(passed=passed[0], total=total[0]), Tally(passed=passed[1], total=total[1]), first
+
+    async def _differing(self, run: TestRun, told: dict[str, Told]) -> list[Evidence]:
+        """Calls that came to one thing among the tests and to another alone, and to that again when asked again."""
+        under = answers(run.beside, {one.id for one, _ in self._pairs})
+        suspects = [
+            (one, alone)
+            for one, alone in self._pairs
+            if one.id in under and alone.id in told and _differ(under[one.id], told[alone.id])
+        ]
+        if not suspects:
+            return []
+        again = await self._ask([alone for _, alone in suspects], CALL_SECONDS)
+        return [
+            Evidence(
+                kind="differential",
+                quote=call_in_words(alone.steps),
+                why=f"It comes to {shown(under[one.id])} among the tests, and to {shown(told[alone.id])} alone.",
+                proof=True,
+            )
+            for one, alone in suspects
+            if alone.id in again and not _differ(again[alone.id], told[alone.id])
+        ]
+
+
+def _drawn(probes: list[Probe] | tuple[Probe, ...], most: int) -> list[Probe]:
+    return _DRAW.sample(list(probes), min(len(probes), most))
+
+
+def _gone(probe: Probe, answer: Told) -> bool:
+    """Whether an attempt no longer has a helper as it was."""
+    return "unmade" in answer or answer.get("signature") != probe.expected.get("signature")
+
+
+def _differ(one: Told, other: Told) -> bool:
+    """Whether two answers of the same code differ in what was computed. Time and memory are the machine's."""
+    if "ended" in one or "ended" in other:
+        return False
+    return not agrees(one, other)
