@@ -112,7 +112,8 @@ def in_words(told: JsonValue) -> str:
         case ["s", str(text)]:
             return json.dumps(text, ensure_ascii=False)
         case ["l" | "t" | "S" | "F" as kind, list(items)]:
-            left, right = {"l": "[]", "t": "()", "S": "{}", "F": "{}"}[str(kind)]
+            brackets = {"l": ("[", "]"), "t": ("(", ")")}
+            left, right = brackets.get(str(kind), ("{", "}"))
             return left + ", ".join(map(in_words, items)) + right
         case ["d", list(pairs)]:
             told_pairs = [f"{in_words(p[0])}: {in_words(p[1])}" for p in pairs if isinstance(p, list) and len(p) == 2]

@@ -10,18 +10,19 @@ from typing import Self
 from pydantic import JsonValue
 
 from patchgym.content import ObjectStore
-from patchgym.grading.probes.ask import CALL_SECONDS, Question, answers, ask, beside, question, without_tests
+from patchgym.grading.probes.ask import CALL_SECONDS, Question, answers, ask, beside, mounted, question, without_tests
 from patchgym.grading.probes.blob import Probe, ProbeSet, load_probes
 from patchgym.grading.probes.compare import Told, agrees, call_in_words, shown
 from patchgym.records import Evidence, ProbeReport, Tally, Task, Verdict
 from patchgym.sandbox import SandboxFactory
-from patchgym.testrun import Beside, Built, TestRun
+from patchgym.testrun import Beside, Built, TestRun, run_tests, sandbox_spec
 
 MOST_ASKED = 30
 MOST_ADVICE = 8
 MOST_UNDER_TEST = 10
 _PATIENCE = 4
 _PLACES = 3
+_REPEATS = 5
 _DRAW = random.SystemRandom()
 
 
@@ -44,11 +45,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tree without tests is asked."""
+    """Where a tree is asked: without its tests, and whole."""
 
     factory: SandboxFactory
     built: Built
     tree: str
+    whole: str
 
 
 NOTHING_ASKED = Judgement(None, "", ())
@@ -80,10 +82,11 @@ class Asking:
 
     def beside(self) -> Beside | None:
         """The plug-in that makes some of the calls among the tests."""
-        if not self._pairs:
-            return None
+        return self._plugin([under for under, _ in self._pairs]) if self._pairs else None
+
+    def _plugin(self, questions: list[Question]) -> Beside:
         argument: dict[str, JsonValue] = {
-            "calls": [{"id": under.id, "steps": under.steps} for under, _ in self._pairs],
+            "calls": [{"id": one.id, "steps": one.steps} for one in questions],
             "places": [_DRAW.random() for _ in range(_PLACES)],
             "seconds": CALL_SECONDS,
         }
@@ -95,7 +98,7 @@ class Asking:
     ) -> AsyncIterator[Self]:
         """Ask the code of ``tree`` in another sandbox while the tests run; whatever was not waited for is given up."""
         bare = without_tests(objects, tree, self._task.tests)
-        self._place = _Place(factory, built, bare)
+        self._place = _Place(factory, built, bare, tree)
         questions = [one for one, _ in self._asked]
         self._answers = answering = asyncio.ensure_future(self._ask(questions, CALL_SECONDS))
         try:
@@ -146,7 +149,7 @@ class Asking:
         return Tally(passed=passed[0], total=total[0]), Tally(passed=passed[1], total=total[1]), first
 
     async def _differing(self, run: TestRun, told: dict[str, Told]) -> list[Evidence]:
-        """Calls that came to one thing among the tests and to another alone, and to that again when asked again."""
+        """Calls that came to one thing among the tests and to another alone, and do so whenever they are asked."""
         under = answers(run.beside, {one.id for one, _ in self._pairs})
         suspects = [
             (one, alone)
@@ -155,7 +158,7 @@ class Asking:
         ]
         if not suspects:
             return []
-        again = await self._ask([alone for _, alone in suspects], CALL_SECONDS)
+        steady = await self._confirmed([alone for _, alone in suspects])
         return [
             Evidence(
                 kind="differential",
@@ -164,8 +167,38 @@ class Asking:
                 proof=True,
             )
             for one, alone in suspects
-            if alone.id in again and not _differ(again[alone.id], told[alone.id])
+            if alone.id in steady
         ]
+
+    async def _confirmed(self, suspects: list[Question]) -> set[str]:
+        """Those that always come to one thing alone and always to another among the tests: what is random, or slow
+        once, does neither."""
+        at, task = self._place, self._task
+        repeated = [(one.id, question(one.steps), question(one.steps)) for one in suspects for _ in range(_REPEATS)]
+        _DRAW.shuffle(repeated)
+        alone = await self._ask([one for _, one, _ in repeated], CALL_SECONDS)
+        sandbox = await at.factory.create(
+            mounted(sandbox_spec(at.whole, task.environment, at.built, base=task.workspace))
+        )
+        try:
+            wanted = [*task.tests.fail_to_pass, *task.tests.pass_to_pass]
+            plugin = self._plugin([one for _, _, one in repeated])
+            run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s, beside=plugin)
+        finally:
+            await sandbox.close()
+        under = answers(run.beside, {one.id for _, _, one in repeated})
+        found: dict[str, list[tuple[Told | None, Told | None]]] = {}
+        for name, one, other in repeated:
+            found.setdefault(name, []).append((alone.get(one.id), under.get(other.id)))
+        return {name for name, pairs in found.items() if _always_differ(pairs)}
+
+
+def _always_differ(pairs: list[tuple[Told | None, Told | None]]) -> bool:
+    """Whether all first answers are one, all second ones another."""
+    one, other = pairs[0]
+    if one is None or other is None or not _differ(one, other):
+        return False
+    return all(a is not None and b is not None and not _unlike(a, one) and not _unlike(b, other) for a, b in pairs)
 
 
 def _drawn(probes: list[Probe] | tuple[Probe, ...], most: int) -> list[Probe]:
@@ -179,6 +212,8 @@ def _gone(probe: Probe, answer: Told) -> bool:
 
 def _differ(one: Told, other: Told) -> bool:
     """Whether two answers of the same code differ in what was computed. Time and memory are the machine's."""
-    if "ended" in one or "ended" in other:
-        return False
+    return "ended" not in one and "ended" not in other and _unlike(one, other)
+
+
+def _unlike(one: Told, other: Told) -> bool:
     return not agrees(one, other)
