@@ -18,7 +18,7 @@ from patchgym.testrun import Beside, Built, sandbox_spec
 INSIDE = "/run/patchgym/patchgym_inside"
 FOLDER = Path(__file__).with_name("inside")
 CALL_SECONDS = 3.0
-_TEST_NAME = re.compile(r"(?:^|/)(?:tests?(?:/|$)|test_|conftest\.py$|[^/]*_test\.py$)")
+TEST_NAME = re.compile(r"(?:^|/)(?:tests?(?:/|$)|test_|conftest\.py$|[^/]*_test\.py$)")
 _START_SECONDS = 15.0
 
 
@@ -57,7 +57,7 @@ def without_tests(objects: ObjectStore, tree: str, tests: Tests) -> str:
         DataError: the tree is not in the store.
     """
     files = frozenset(test_files(tests))
-    gone = [path for path in objects.entries(tree) if path in files or _TEST_NAME.search(path)]
+    gone = [path for path in objects.entries(tree) if path in files or TEST_NAME.search(path)]
     return objects.update_tree(tree, dict.fromkeys(gone))
 
 

@@ -54,6 +54,18 @@ class ProbeSet(VersionedRecord):
         """Those that count."""
         return tuple(probe for probe in self.probes if probe.counts)
 
+    def counts(self) -> dict[str, int]:
+        """How many calls were recorded, how many of those are asked and count, how many of these the workspace as it is
+        answers wrongly, and how many variations there are and count."""
+        counting = self.counting
+        return {
+            "recorded": self.recorded,
+            "counting": sum(probe.kind == "recorded" for probe in counting),
+            "noticing": sum(probe.noticing for probe in counting),
+            "varied": sum(probe.kind == "varied" for probe in self.probes),
+            "varied_counting": sum(probe.kind == "varied" for probe in counting),
+        }
+
     def modules(self) -> list[str]:
         """The modules that the programs name, sorted."""
         found: set[str] = set()

@@ -120,6 +120,18 @@ def decided(
     )
 
 
+def kept(probes: Iterable[Probe]) -> tuple[Probe, ...]:
+    """Few enough to be asked all, in every grading: those that notice what is wrong first, else in their order."""
+    found: list[Probe] = []
+    most = {("recorded", True): 28, ("varied", True): 12, ("recorded", False): 8, ("varied", False): 12}
+    for probe in sorted(probes, key=lambda one: not one.noticing):
+        kind = probe.kind, probe.counts
+        if most[kind] > 0:
+            most[kind] -= 1
+            found.append(probe)
+    return tuple(found)
+
+
 def preserves(gold: Iterable[Told | None], rewrite: Iterable[Told | None]) -> bool:
     """Whether a rewrite answers the recorded calls as the solution does, and so is fit to judge others."""
     return all(

@@ -17,9 +17,8 @@ from patchgym.records import Evidence, ProbeReport, Tally, Task, Verdict
 from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import Beside, Built, TestRun, run_tests, sandbox_spec
 
-MOST_ASKED = 30
 MOST_ADVICE = 8
-MOST_UNDER_TEST = 10
+MOST_UNDER_TEST = 12
 _PATIENCE = 4
 _PLACES = 3
 _REPEATS = 5
@@ -73,12 +72,13 @@ class Asking:
         """``alone`` and ``under_test`` say whether results are held against the known ones, and against each other."""
         self._task, self._alone = task, alone
         self._modules = probes.modules()
-        asked = _drawn(probes.counting, MOST_ASKED)
-        asked += _drawn([probe for probe in probes.probes if not probe.counts], MOST_ADVICE)
-        _DRAW.shuffle(asked)
+        advice = [probe for probe in probes.probes if not probe.counts]
+        asked = [*probes.counting, *_DRAW.sample(advice, min(len(advice), MOST_ADVICE))]
         self._asked = [(question(probe.steps), probe) for probe in asked]
-        steady = [(question(one.steps), one) for one, probe in self._asked if probe.steady]
-        self._pairs = _DRAW.sample(steady, min(len(steady), MOST_UNDER_TEST)) if under_test else []
+        # What decides is asked in every grading: the same patch gets the same verdict.
+        steady = [(question(one.steps), one) for one, probe in self._asked if probe.steady and probe.counts]
+        self._pairs = steady[:MOST_UNDER_TEST] if under_test else []
+        _DRAW.shuffle(self._asked)
 
     def beside(self) -> Beside | None:
         """The plug-in that makes some of the calls among the tests."""
@@ -199,10 +199,6 @@ def _always_differ(pairs: list[tuple[Told | None, Told | None]]) -> bool:
     if one is None or other is None or not _differ(one, other):
         return False
     return all(a is not None and b is not None and not _unlike(a, one) and not _unlike(b, other) for a, b in pairs)
-
-
-def _drawn(probes: list[Probe] | tuple[Probe, ...], most: int) -> list[Probe]:
-    return _DRAW.sample(list(probes), min(len(probes), most))
 
 
 def _gone(probe: Probe, answer: Told) -> bool:

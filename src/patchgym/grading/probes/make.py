@@ -18,9 +18,19 @@ from patchgym.content import Entry, ObjectStore, apply_patch
 from patchgym.errors import DataError
 from patchgym.grading.probes.ask import CALL_SECONDS, answers, ask, beside, mounted, question, without_tests
 from patchgym.grading.probes.blob import Probe, ProbeSet
-from patchgym.grading.probes.choose import Call, decided, identifiers, preserves, recorded_calls, spread, trustworthy
+from patchgym.grading.probes.choose import (
+    Call,
+    decided,
+    identifiers,
+    kept,
+    preserves,
+    recorded_calls,
+    spread,
+    trustworthy,
+)
 from patchgym.grading.probes.compare import Told
 from patchgym.grading.probes.rewrite import rewritten
+from patchgym.grading.probes.touched import touched_functions
 from patchgym.grading.probes.vary import varied
 from patchgym.records import Environment, Outcome, Task
 from patchgym.sandbox import SandboxFactory
@@ -76,12 +86,13 @@ class _Making:
     def __init__(self, task: Task, objects: ObjectStore, factory: SandboxFactory, built: Built) -> None:
         self._task, self._objects, self._factory, self._built = task, objects, factory, built
         self._gold = solved_tree(objects, task)
+        self._functions = touched_functions(objects, task, self._gold)
         self._rng = random.Random(f"{_SEED} {task.id}")
 
     async def recorded(self, left_out: Counter[str]) -> list[Call]:
         """The different calls of the passing tests, on the solution."""
         task = self._task
-        plugin = beside("recorder", task.tests, {"touched": list(task.functions)})
+        plugin = beside("recorder", task.tests, {"touched": list(self._functions)})
         staying = task.tests.pass_to_pass
         some = staying[:: max(1, len(staying) // MOST_STAYING)]
         run = await self._run([*task.tests.fail_to_pass, *some], plugin)
@@ -126,7 +137,9 @@ class _Making:
             found.append(
                 decided(call, mild, told.gold[0][at], told.base[at], told.rewrite[at], told.under_test[at], names)
             )
-        return tuple(found)
+        chosen_ones = kept(found)
+        left_out["enough of its kind"] += len(found) - len(chosen_ones)
+        return chosen_ones
 
     async def _told(self, calls: Sequence[Call]) -> "_AllTold":
         task, objects = self._task, self._objects
@@ -187,11 +200,11 @@ class _Making:
         """The solution with its touched functions written another way."""
         changes: dict[str, Entry | None] = {}
         entries = self._objects.entries(tree)
-        for path in {name.partition(":")[0] for name in self._task.functions}:
+        for path in {name.partition(":")[0] for name in self._functions}:
             if path not in entries:
                 continue
             source = self._objects.get(entries[path].id).decode("utf-8", "surrogateescape")
-            names = [name.partition(":")[2] for name in self._task.functions if name.startswith(path + ":")]
+            names = [name.partition(":")[2] for name in self._functions if name.startswith(path + ":")]
             text = rewritten(source, names)
             changes[path] = Entry(entries[path].mode, self._objects.put(text.encode("utf-8", "surrogateescape")))
         return self._objects.update_tree(tree, changes)
