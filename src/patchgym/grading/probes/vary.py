@@ -54,9 +54,9 @@ def variations(value: JsonValue) -> list[tuple[JsonValue, bool]]:
                 ([kind, items[1:]], True),
                 ([kind, []], False),
             ]
-            for other, mild in variations(items[0])[:2]:
-                found.append(([kind, [other, *items[1:]]], mild))
-            return found
+            for changed, mild in variations(items[0])[:2]:
+                found.append(([kind, [changed, *items[1:]]], mild))
+            return [(other, mild) for other, mild in found if other != value]
         case ["d", list(pairs)] if pairs:
             return [(["d", pairs[1:]], True), (["d", []], False), *_first_value(pairs)]
         case ["S" | "F" as kind, list(items)] if items:
