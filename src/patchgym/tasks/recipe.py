@@ -83,6 +83,6 @@ class TaskSetRecipe(Settings):
     test_seconds: float = Field(default=30.0, gt=0.0)
     proof_runs: int = Field(default=3, ge=1)
     mutants: int = Field(default=0, ge=0)
-    probes: bool = True
+    probes: bool = False
     concurrency: int = Field(default=0, ge=0)
     limits: Limits = Limits(turns=8, tokens=1200, seconds=300.0, command_seconds=30.0, output_bytes=1600)

@@ -108,6 +108,12 @@ class Box:
         """The picked ones."""
         a = 1
         b = 2
+        self.seen = getattr(self, "seen", 0)
+        self.seen += 1
+        def within(limit):
+            items[limit:] = [self.seen]
+            (first_one, *others), self.last = (items or [0]), limit
+            return [first_one, others, limit]
         kept = [item for item in items if item > least + a - b + 1]
         for kept_item in kept:
             total = kept_item
@@ -115,7 +121,7 @@ class Box:
             total = total * a
         except UnboundLocalError as problem:
             return type(problem).__name__
-        return kept[0] if first else dict(total=total, kept=kept)
+        return kept[0] if first else dict(total=total, kept=kept, within=within(1), seen=self.seen)
 
     def gen(self, items):
         for item in items:
@@ -130,7 +136,7 @@ class Box:
 '''
 
 
-REWRITTEN = rewritten(SOURCE, ["Box.pick", "Box.gen", "Box.close"])
+REWRITTEN = rewritten(SOURCE, ["Box.pick", "Box.pick.within", "Box.gen", "Box.close"])
 
 
 @given(st.lists(st.integers(-5, 5)), st.integers(-3, 3), st.booleans())
@@ -139,7 +145,7 @@ def test_a_rewrite_does_the_same(items: list[int], least: int, first: bool) -> N
         names: dict[str, Any] = {}
         exec(source, names)  # our own text, above
         box = names["Box"]()
-        return [box.pick(items, least, first=first), list(box.gen(items)), box.close(least or 1)]
+        return [box.pick(list(items), least, first=first), list(box.gen(items)), box.close(least or 1)]
 
     assert REWRITTEN != SOURCE
     assert results(compile(REWRITTEN, "rewritten", "exec")) == results(compile(SOURCE, "source", "exec"))

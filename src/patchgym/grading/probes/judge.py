@@ -138,7 +138,7 @@ class Asking:
             if probe.private and _gone(probe, answer):
                 continue
             right = agrees(probe.expected, answer)
-            kind = 0 if probe.counts else 1
+            kind = 0 if probe.counts else 1  # recorded, varied
             total[kind] += 1
             passed[kind] += right
             if not right and probe.counts and not first:

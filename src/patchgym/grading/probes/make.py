@@ -37,8 +37,8 @@ from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import Beside, Built, TestRun, built_environment, run_tests, sandbox_spec
 
 GOLD_RUNS = 3
-MOST_RECORDED = 48
-MOST_VARIED = 48
+MOST_RECORDED = 40
+MOST_VARIED = 36
 MOST_STAYING = 40
 _RECORDING_SLOWER = 6.0
 _TESTS_BESIDE = 6

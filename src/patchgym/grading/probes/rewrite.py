@@ -69,9 +69,17 @@ def _assigned(function: cst.FunctionDef) -> set[str]:
     kinds = m.AssignTarget() | m.AugAssign() | m.AnnAssign() | m.For() | m.AsName() | m.CompFor()
     for node in m.findall(function.body, kinds):
         target = node.name if isinstance(node, cst.AsName) else getattr(node, "target", None)
-        for name in m.findall(target, m.Name()) if isinstance(target, cst.CSTNode) else ():
-            found.add(cast(cst.Name, name).value)
+        found |= _bound(target)
     return found
+
+
+def _bound(target: object) -> set[str]:
+    """The names that an assignment target binds; an attribute or an item of something binds none."""
+    if isinstance(target, cst.Name):
+        return {target.value}
+    if isinstance(target, cst.Tuple | cst.List):
+        return set().union(*(_bound(element.value) for element in target.elements))
+    return set()
 
 
 class _Statements(cst.CSTTransformer):

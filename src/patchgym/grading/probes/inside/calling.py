@@ -95,6 +95,8 @@ def made(program: List[Any], places: Places) -> Dict[str, Any]:
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
             told = told_of(program, places)
+        if "ended" in told or "unmade" in told:
+            return told
         return {**told, "printed": printed.getvalue()[:MOST_PRINTED], "files": left_in(folder)}
     except TooLarge:
         return {"ended": "large"}

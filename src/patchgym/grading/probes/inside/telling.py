@@ -38,6 +38,8 @@ class Teller:
             raise TooLarge
         if value is None or value is True or value is False:
             return value
+        if type(value) in (str, bytes, bytearray) and len(value) > MOST_TEXT:
+            raise TooLarge
         simple = plain(value)
         if simple is not None:
             if simple[0] == "s":
@@ -102,7 +104,7 @@ class Teller:
     def foreign(self, value: Any, kind: type) -> Any:
         """An object of the standard library or of an installed package, by its parts."""
         parts = reduced(value)
-        if parts is None:
+        if parts is None or (parts[1] in ((), (kind,)) and not any(parts[2:])):  # nothing but its class
             return ["?", self.name(kind)]
         return ["o", self.name(kind), {}, ["t", [self.tell(part) for part in parts[1:]]]]
 
