@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from patchgym.content import ObjectStore
 from patchgym.errors import DataError
@@ -53,7 +54,7 @@ def test_another_type_an_exception_an_end_or_a_side_effect_is_another_answer(tol
 
 
 def test_attributes_that_the_solution_added_are_not_asked_for() -> None:
-    told = {"result": ["l", [["o", "Point", {"x": 1, "new": 2}, None]]]}
+    told: JsonValue = {"result": ["l", [["o", "Point", {"x": 1, "new": 2}, None]]]}
     assert pruned(told, {"x"}) == {"result": ["l", [["o", "Point", {"x": 1}, None]]]}
 
 
@@ -86,7 +87,8 @@ def test_whatever_a_recorder_is_said_to_have_written_is_read_without_an_error(sa
 
 
 def test_a_variation_keeps_the_type_of_what_it_varies() -> None:
-    for value in (["i", "3"], ["s", "ab"], ["f", "1.5"], ["l", [["i", "1"]]], ["d", [[["s", "a"], True]]]):
+    values: list[Any] = [["i", "3"], ["s", "ab"], ["f", "1.5"], ["l", [["i", "1"]]], ["d", [[["s", "a"], True]]]]
+    for value in values:
         others = variations(value)
         assert others
         assert all(isinstance(other, list) and other[0] == value[0] and other != value for other, _ in others)

@@ -70,7 +70,7 @@ def test_what_the_standard_library_can_copy_is_made_again(value: object) -> None
     ("value", "reason"),
     [
         (lambda: 1, "lambda"),
-        ((one for one in ()), "generator"),
+        ((one for one in "ab"), "generator"),
         (open(__file__, encoding="utf-8"), "object that cannot be made again: TextIOWrapper"),  # noqa: SIM115
         ("x" * 100_000, "too large an argument"),
         ([[[random]]], None),
