@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from patchgym.content import ObjectStore
+from patchgym.grading.probes import load_probes
 from patchgym.records import Environment, Task, TaskSetManifest
 from patchgym.tasks import TaskSet
 from patchgym.tasks.probing import Probed, write_probed
 from patchgym.tasks.proof.bench import Bench
 from patchgym.tasks.taskset import write_task_set
 from tests.records_for_tests import THEN
+from tests.tasks.test_build import RECIPE, build
 from tests.workshop import VISIBLE, calc_task, here, need_namespaces, sandboxes
 
 BAD = VISIBLE + "\n\ndef test_far_above():\n    assert clamp(1000, -3, 7) == 8\n"
@@ -73,6 +75,17 @@ def test_a_task_whose_sandbox_was_lost_stays_as_it_was(taskset: Path, tmp_path: 
     found = [Probed(task.id, task, None, "the sandbox was lost") for task in source.tasks]
     assert write_probed(source, found, source.objects, tmp_path / "out") == 2
     assert TaskSet.load(tmp_path / "out").tasks == source.tasks
+
+
+@pytest.mark.slow
+def test_a_recipe_can_ask_for_probes(tmp_path: Path) -> None:
+    changes = {"train": (), "heldout": (), "pairs": ("mini==1.0..1.1",), "proof_runs": 1, "probes": True}
+    build(RECIPE.model_copy(update=changes), tmp_path / "set")
+    made = TaskSet.load(tmp_path / "set")
+    (task,) = made.tasks
+    probes = load_probes(made.objects, task)
+    assert probes is not None
+    assert any(probe.noticing for probe in probes.counting)
 
 
 def test_a_build_records_probes_of_a_proved_task(tmp_path: Path) -> None:

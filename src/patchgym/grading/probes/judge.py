@@ -18,7 +18,7 @@ from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import Beside, Built, TestRun, run_tests, sandbox_spec
 
 MOST_ADVICE = 8
-MOST_UNDER_TEST = 12
+MOST_UNDER_TEST = 8
 _PATIENCE = 4
 _PLACES = 3
 _REPEATS = 5
