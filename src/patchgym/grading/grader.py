@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,8 @@ from patchgym.grading.canaries import draw_canaries
 from patchgym.grading.evidence import evidence_of, key_of, unusual
 from patchgym.grading.layers import ALL_LAYERS, Layer
 from patchgym.grading.plain import run_plainly
+from patchgym.grading.probes.ask import mounted
+from patchgym.grading.probes.judge import Asking, asking_of
 from patchgym.grading.quality import Mutants, measure_quality
 from patchgym.grading.timeouts import timeout_of
 from patchgym.grading.tree import graded_tree
@@ -76,7 +79,7 @@ class Grader:
         it looks at all.
 
         Raises:
-            DataError: the task's trees are not in the store.
+            DataError: the task's trees are not in the store, or its probes are damaged.
             EnvironmentBuildError, PrerequisiteError: the task's environment cannot be had here.
         """
         report = await self._grade(task, patch, only)
@@ -91,13 +94,21 @@ class Grader:
         except PatchError as error:
             return _report(task, Verdict.INVALID, {}, started, why=str(error))
         built = await built_environment(task.environment, self._build)
-        probes: ProbeReport | None = None  # asked beside the tests, of ``tree`` without them
+        asking = self._asking(task) if only is None else None
+        probes: ProbeReport | None = None
         quality: Quality | None = None
         whose: Literal["policy", "machine"] | None = None
         try:
-            seen = await self._look(task, tree, built)
-            evidence = await self._held_against(task, built, seen.evidence)
-            verdict, why = judge(seen.run, _wanted(task.tests), evidence, probes)
+            async with AsyncExitStack() as stack:
+                if asking is not None:
+                    await stack.enter_async_context(asking.alongside(self._factory, self._objects, built, tree))
+                seen = await self._look(task, tree, built, asking=asking)
+                evidence = await self._held_against(task, built, seen.evidence)
+                verdict, why = judge(seen.run, _wanted(task.tests), evidence)
+                if asking is not None and verdict in (Verdict.RESOLVED, Verdict.ABSTAINED):
+                    judged = await asking.judge(seen.run)
+                    probes, evidence = judged.report, (*evidence, *judged.evidence)
+                    verdict, why = judge(seen.run, _wanted(task.tests), evidence, probes)
             if verdict is Verdict.TIMEOUT:
                 whose = await timeout_of(seen.run, task, lambda: self._gold_in_time(task, built))
                 verdict = Verdict.INFRA_ERROR if whose == "machine" else verdict
@@ -112,21 +123,34 @@ class Grader:
             update={"probes": probes, "evidence": evidence[:_MOST_EVIDENCE], "quality": quality, "timeout_of": whose}
         )
 
-    async def _look(self, task: Task, tree: str, built: Built, *, thorough: bool = False) -> _Seen:
-        """Run the tests of ``task`` on ``tree`` in a fresh sandbox, looking after each test where that is ``thorough``.
+    def _asking(self, task: Task) -> Asking | None:
+        """The questions of one grading, as far as the layers ask any."""
+        alone, under_test = Layer.PROBES in self._layers, Layer.DIFFERENTIAL in self._layers
+        if Layer.RUNNER not in self._layers or not (alone or under_test):
+            return None
+        return asking_of(self._objects, task, alone=alone, under_test=under_test)
+
+    async def _look(
+        self, task: Task, tree: str, built: Built, *, thorough: bool = False, asking: Asking | None = None
+    ) -> _Seen:
+        """Run the tests of ``task`` on ``tree`` in a fresh sandbox, looking after each test where that is ``thorough``,
+        with the calls of ``asking`` among them.
 
         Raises:
             SandboxError: the sandbox was lost.
         """
         wanted = _wanted(task.tests)
-        sandbox = await self._factory.create(sandbox_spec(tree, task.environment, built, base=task.workspace))
+        spec = sandbox_spec(tree, task.environment, built, base=task.workspace)
+        sandbox = await self._factory.create(mounted(spec) if asking is not None else spec)
         try:
             if Layer.RUNNER not in self._layers:
                 return _Seen(await run_plainly(sandbox, wanted, timeout_s=task.tests.timeout_s), ())
             canaries = draw_canaries(wanted) if Layer.CANARIES in self._layers else ()
             files = (*task.tests.visible_files, *task.tests.hidden_files)
             guarding = Guarding(canaries, Layer.WATCH in self._layers, thorough, files)
-            run = await run_tests(sandbox, task.environment, wanted, timeout_s=task.tests.timeout_s, guarding=guarding)
+            beside = asking.beside() if asking is not None else None
+            limit = task.tests.timeout_s
+            run = await run_tests(sandbox, task.environment, wanted, timeout_s=limit, guarding=guarding, beside=beside)
         finally:
             await sandbox.close()
         if any(not note.proof for note in run.notes):

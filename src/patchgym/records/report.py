@@ -83,9 +83,10 @@ class ProbeReport(Record):
     """What calls with known results said of the patched code, run without any test around."""
 
     recorded: Tally
-    """Calls that the task's tests make, with the arguments that they give: these count."""
+    """Calls that count: those that the task's tests make, and variations of them on which every right solution that was
+    tried agrees."""
     varied: Tally
-    """Calls with arguments that were varied: advice alone."""
+    """Other calls, most of them with arguments that were varied: advice alone."""
     differing: int = 0
     """Calls that gave one result under the tests and another alone."""
     first: str = ""

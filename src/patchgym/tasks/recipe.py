@@ -56,7 +56,8 @@ class TaskSetRecipe(Settings):
     ``wording`` is how instructions are worded where nobody wrote one (``patchgym.tasks.proof.statement``).
     ``max_failing_tests`` bounds the tests that a planted bug may fail; ``test_seconds`` every run of the tests;
     ``proof_runs`` is how often each kind of run is repeated; ``mutants`` how many bugs are planted in each solution to
-    measure its tests (0: none). ``concurrency`` 0 means one sandbox a core.
+    measure its tests (0: none); ``probes`` whether calls to each solution are recorded for grading. ``concurrency`` 0
+    means one sandbox a core.
     """
 
     name: str = "default"
@@ -82,5 +83,6 @@ class TaskSetRecipe(Settings):
     test_seconds: float = Field(default=30.0, gt=0.0)
     proof_runs: int = Field(default=3, ge=1)
     mutants: int = Field(default=0, ge=0)
+    probes: bool = False
     concurrency: int = Field(default=0, ge=0)
     limits: Limits = Limits(turns=8, tokens=1200, seconds=300.0, command_seconds=30.0, output_bytes=1600)

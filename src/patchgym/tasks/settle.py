@@ -105,7 +105,15 @@ class Settler:
         teller = shop.writer if shop.recipe.writer.statements else None
         draft = await draft_task(candidate, healthy, shop.bench, self._rules, side, teller)
         proved = await prove_task(draft, shop.bench, shop.recipe.proof_runs, shop.recipe.mutants)
-        return await self._gated(proved)
+        gated = await self._gated(proved)
+        return await self._probed(gated) if shop.recipe.probes else gated
+
+    async def _probed(self, task: Task) -> Task:
+        """With calls to its solution whose results are known."""
+        try:
+            return await self._shop.bench.probed(task)
+        except DataError:  # a solution that passed all along, and now does not
+            raise Dropped("unstable") from None
 
     async def _gated(self, task: Task) -> Task:
         """Hold a proved task against what the recipe asks of it; its licence is read where nobody stated it in SPDX."""

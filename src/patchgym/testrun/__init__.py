@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from patchgym.records import Environment, Outcome, Service
 from patchgym.sandbox import WORKSPACE, Ending, ExecResult, Sandbox, SandboxSpec, ServiceSpec
 from patchgym.testrun.coverage import Coverage, coverage_tool
@@ -18,6 +20,7 @@ from patchgym.testrun.ids import function_of
 from patchgym.testrun.report import Report
 
 __all__ = [
+    "Beside",
     "Built",
     "Canary",
     "Coverage",
@@ -51,7 +54,7 @@ class TestRun:
     be collected; ``uncollected`` what kind of outcome each such file was. ``coverage`` is there where it was asked for
     and the run came to its end.
     ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
-    streams of ``process``.
+    streams of ``process``. ``beside`` is what a plug-in of ours said, where one was asked for.
 
     A guarded run says besides what became of the ``canaries``, by their names; the ``notes`` of its watch; and how the
     tests' process ``ended`` (None: the guard was not heard to the end).
@@ -67,6 +70,7 @@ class TestRun:
     uncollected: dict[str, Outcome] = field(default_factory=dict)
     coverage: Coverage | None = None
     evidence: tuple[str, ...] = ()
+    beside: tuple[object, ...] = ()
     canaries: Mapping[str, Planted] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     ended: Ended | None = None
@@ -85,6 +89,16 @@ class TestRun:
     def seconds(self) -> float:
         """Wall seconds of the test process."""
         return self.process.seconds
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A pytest plug-in of ours for one run: what ``plugin(argument, send)`` of ``module`` makes, in the package that is
+    mounted at ``inside``."""
+
+    inside: str
+    module: str
+    argument: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True)
@@ -150,16 +164,18 @@ async def run_tests(
     backwards: bool = False,
     guarding: Guarding | None = None,
     files: Sequence[str] = (),
+    beside: Beside | None = None,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
     most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
     last test. With ``guarding`` another process holds the report channel and the time (no lines are watched then).
+    ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
 
     Raises:
         SandboxError: the sandbox was lost.
     """
     cover = () if guarding is not None else cover
-    request = {
+    request: dict[str, JsonValue] = {
         "root": sandbox.locate(WORKSPACE),
         "coverage": sandbox.locate(_COVERAGE_INSIDE),
         "paths": list(environment.pythonpath),
@@ -169,6 +185,14 @@ async def run_tests(
         "files": list(files),
         **(guarding.request(timeout_s) if guarding is not None else {}),
     }
+    if beside is not None:
+        where = sandbox.locate(beside.inside)
+        folder, _, package = where.rpartition("/")
+        request["beside"] = {
+            "path": folder,
+            "module": f"{package}.{beside.module}",
+            "argument": {"root": request["root"], **beside.argument},
+        }
     result = await sandbox.exec(
         ["python", "-s", "-B", sandbox.locate(_RUNNER_INSIDE)],
         variables={"PYTHONPATH": ""},
@@ -176,7 +200,7 @@ async def run_tests(
         stdin=json.dumps(request).encode(),
         report=True,
     )
-    report = Report(frozenset(ids), bool(cover), guarding)
+    report = Report(frozenset(ids), bool(cover), guarding, beside is not None)
     report.read(result.report)
     timed_out = result.timed_out or (report.ended is not None and report.ended.timed_out)
     for test in ids:
@@ -192,6 +216,7 @@ async def run_tests(
         uncollected=report.uncollected,
         coverage=Coverage(report.covered) if cover and report.complete else None,
         evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
+        beside=tuple(report.beside),
         canaries=report.canaries,
         notes=tuple(report.notes),
         ended=report.ended,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from patchgym.records import Outcome
 
 
@@ -81,7 +83,7 @@ class Guarding:
     tests: tuple[str, ...] = ()
     """The test files, which may look at whatever they like."""
 
-    def request(self, timeout_s: float) -> dict[str, object]:
+    def request(self, timeout_s: float) -> dict[str, JsonValue]:
         """What the runner is told of it; not how the canaries must come out."""
         told = ("path", "name", "source", "own", "at", "line")
         return {

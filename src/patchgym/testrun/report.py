@@ -10,9 +10,11 @@ _OUTCOMES = frozenset(str(outcome) for outcome in Outcome)
 
 class Report:
     """Reads the lines of one run. ``asked`` are the ids of its tests (none: all), ``watching`` says that lines were
-    watched, ``guarding`` what a guarded run was asked for."""
+    watched, ``guarding`` what a guarded run was asked for, ``besides`` that a plug-in of ours ran along."""
 
-    def __init__(self, asked: frozenset[str], watching: bool, guarding: Guarding | None = None) -> None:
+    def __init__(
+        self, asked: frozenset[str], watching: bool, guarding: Guarding | None = None, besides: bool = False
+    ) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self.failures: dict[str, str] = {}
         self.uncollected: dict[str, Outcome] = {}
@@ -21,8 +23,9 @@ class Report:
         self.notes: list[Note] = []
         self.ended: Ended | None = None
         self.evidence: list[str] = []
+        self.beside: list[object] = []
         self.complete = False
-        self._asked, self._watching = asked, watching
+        self._asked, self._watching, self._besides = asked, watching, besides
         self._guarded = guarding is not None
         self._planted = frozenset(canary.name for canary in guarding.canaries) if guarding is not None else frozenset()
         self._order: list[str] = []
@@ -83,6 +86,8 @@ class Report:
                 self.uncollected[place] = Outcome(outcome)
             case {"covered": str(path), "lines": dict(lines)} if self._watching:
                 return self._take_lines(path, lines)
+            case {"beside": said} if self._besides:
+                self.beside.append(said)
             case {"done": int()}:
                 self.complete = True
             case _:

@@ -5,11 +5,11 @@ It is started as a script from a read-only mount, without the workspace on the i
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
-coverage.py lies), ``backwards`` (whether the last test runs first) and ``files`` (which to collect where no ids are
-given). The report is one JSON object a line:
-``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be
-collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order
-of their reports), and ``{"done": exit status}`` at the end.
+coverage.py lies), ``backwards`` (whether the last test runs first), ``files`` (which to collect where no ids are given)
+and ``beside`` (``path``, ``module``, ``argument``: where a plug-in of ours lies and what it is told). The report is one
+JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
+could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
+in the order of their reports), ``{"beside"}`` for what that plug-in says, and ``{"done": exit status}`` at the end.
 
 For grading there is more, from scripts beside this one: ``guard`` (its ``seconds``) puts another process between this
 one and the pipe, which lets the tests go on one by one (``guard.py``); ``canaries`` are planted among the tests
@@ -17,6 +17,7 @@ one and the pipe, which lets the tests go on one by one (``guard.py``); ``canari
 ``{"noted"}`` before the end.
 """
 
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -192,6 +193,15 @@ class Lines:
             reporter.send(covered=os.path.relpath(path, self.root), lines={k: v for k, v in lines.items() if v})
 
 
+def loaded_beside(path: str, module: str) -> Any:
+    """A module of ours that lies beside this script; the folder is on the import path only meanwhile."""
+    sys.path.insert(0, path)
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path.remove(path)
+
+
 def loaded_plugins() -> Tuple[List[Any], List[Any]]:
     """The environment's own pytest plug-ins, imported before the workspace can be; those that live in the workspace
     (a package that ships a plug-in under test) are left for later."""
@@ -205,7 +215,7 @@ def loaded_plugins() -> Tuple[List[Any], List[Any]]:
     return found, later
 
 
-def beside(name: str) -> Any:
+def script(name: str) -> Any:
     """A script beside this one, loaded under no name that the code under test could import or shadow."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
     spec = importlib.util.spec_from_file_location("_patchgym_" + name, path)
@@ -221,12 +231,14 @@ def main() -> int:
     channel = int(os.environ.pop("PATCHGYM_REPORT_FD"))
     os.set_inheritable(channel, False)
     wanted = json.load(sys.stdin)
-    link = beside("guard").parted(channel, wanted["guard"]) if wanted.get("guard") else None
+    link = script("guard").parted(channel, wanted["guard"]) if wanted.get("guard") else None
     sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
 
     import pytest
 
     plugins, later = loaded_plugins()
+    aside = wanted.get("beside")
+    module = loaded_beside(aside["path"], aside["module"]) if aside else None
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.chdir(wanted["root"])
     files = sorted({test.split("::", 1)[0] for test in wanted["ids"]}) or wanted.get("files", [])
@@ -235,12 +247,12 @@ def main() -> int:
     if link is not None:
         guarded = GuardedReporter(link, wanted["ids"], wanted)
         if wanted["canaries"] and present:
-            planted = beside("planted")
+            planted = script("planted")
             present += planted.write(wanted["canaries"])
             guarded.mix, guarded.kinds = planted.mix, (pytest.Function, pytest.Module)
         if wanted.get("watch") is not None:
             own, private = [guarded, link], [link.reading, link.writing]
-            guarded.seen = beside("watch").Watch(wanted["root"], [*wanted["watch"], *present], own, private)
+            guarded.seen = script("watch").Watch(wanted["root"], [*wanted["watch"], *present], own, private)
             guarded.seen.begin()
     roots = [os.path.normpath(os.path.join(wanted["root"], path)) for path in wanted["paths"]]
     os.environ["PYTHONPATH"] = os.pathsep.join(roots)
@@ -251,6 +263,8 @@ def main() -> int:
         if files and not present:
             guarded.end(5)
             return 5
+        if module is not None:
+            plugins.append(module.plugin(aside["argument"], guarded.send))
         status = run(wanted, present, [*plugins, guarded], None)
         guarded.end(status)
         return status
@@ -259,6 +273,8 @@ def main() -> int:
         if files and not present:
             reporter.send(done=5)
             return 5
+        if module is not None:
+            plugins.append(module.plugin(aside["argument"], reporter.send))
         lines = Lines(wanted["root"], wanted["cover"], wanted["coverage"]) if wanted.get("cover") else None
         status = run(wanted, present, [*plugins, reporter], lines)
         if lines is not None:

@@ -8,6 +8,7 @@ _COMMANDS = {
     "build": "Make tasks and prove each one in the sandbox.",
     "show": "List the tasks of a set, or show one as the agent sees it.",
     "stats": "Sources, difficulty, scope, licences, tests and duplicates of a set.",
+    "probe": "Record calls with known results, which grading asks where no test runs.",
     "audit": "Search tasks for leaks, missing proof and licences that are not allowed.",
     "split": "Split a set in training and held-out tasks; what belongs together stays together.",
     "index": "Index benchmarks, and find what of a task set stands in them.",

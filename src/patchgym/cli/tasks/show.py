@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from patchgym.cli.console import say, show_json, show_line, show_table
+from patchgym.content import ObjectStore
 from patchgym.records import Task
 from patchgym.tasks import TaskSet
 
@@ -22,7 +23,7 @@ def command(taskset: Path, task_id: str | None, whole: bool, as_json: bool) -> N
         if as_json:
             show_json(task if whole else task.view())
         else:
-            _show_task(task, whole)
+            _show_task(task, whole, found.objects)
     elif as_json:
         show_json([task.view().model_dump(mode="json") for task in found.tasks])
     else:
@@ -40,7 +41,7 @@ def _row(task: Task) -> tuple[str, ...]:
     return task.id, kind, failing, str(len(task.tests.pass_to_pass)), str(task.scope.lines)
 
 
-def _show_task(task: Task, whole: bool) -> None:
+def _show_task(task: Task, whole: bool, objects: ObjectStore) -> None:
     view = task.view()
     show_line(f"{task.id} ({task.source.repo} {task.source.version or ''}, {task.split})\n\n{view.instruction}\n")
     show_line("Failing tests that the agent sees:\n" + "\n".join(f"  {test}" for test in view.failing_tests))
@@ -51,8 +52,20 @@ def _show_task(task: Task, whole: bool) -> None:
         return
     show_line("\nHidden failing tests:\n" + "\n".join(f"  {test}" for test in task.tests.hidden))
     show_line(f"\n{len(task.tests.pass_to_pass)} tests must stay passing.\nOrigin: {task.source.change}")
-    show_line("\n".join(_facts(task)))
+    show_line("\n".join([*_facts(task), _probes(task, objects)]))
     show_line(f"\nGold patch:\n{task.gold_patch}")
+
+
+def _probes(task: Task, objects: ObjectStore) -> str:
+    """How many calls with known results it has."""
+    from patchgym.grading.probes import load_probes
+
+    probes = load_probes(objects, task)
+    if probes is None:
+        return "Probes: none (patchgym tasks probe makes them)"
+    counts = probes.counts()
+    told = f"{counts['counting']} recorded calls count, {counts['noticing']} of them notice what is wrong"
+    return f"Probes: {told}; {counts['varied']} varied ones, {counts['varied_counting']} of which count"
 
 
 def _facts(task: Task) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from patchgym.content import ObjectStore
 from patchgym.errors import BuildFailure, EnvironmentBuildError
 from patchgym.grading import Grader
+from patchgym.grading.probes import ProbeMaker, store_probes
 from patchgym.records import Environment, Outcome, Task, TestReport
 from patchgym.sandbox import SandboxFactory
 from patchgym.tasks.gates.findings import Finding
@@ -82,6 +83,17 @@ class Bench:
         async with self._slots:
             built = await built_environment(task.environment, self._build)
             return await attack_workspace(task, self.objects, self._factory, built)
+
+    async def probed(self, task: Task) -> Task:
+        """The task with calls to its solution whose results are known (``patchgym.grading.probes``).
+
+        Raises:
+            DataError: its own solution does not pass its tests.
+            SandboxError: a sandbox was lost.
+        """
+        async with self._slots:
+            probes = await ProbeMaker(self._factory, self.objects, self._build).make(task)
+            return store_probes(self.objects, task, probes)
 
     async def healthy(self, tree: str, environment: Environment, is_test: Callable[[str], bool], runs: int) -> Healthy:
         """What a healthy tree's whole suite does over ``runs`` fresh runs, and over one more that watches the lines of
