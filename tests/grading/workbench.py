@@ -1,12 +1,12 @@
 """The tiny task under the real grader, for the tests of grading."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from patchgym.content import ObjectStore
 from patchgym.grading import ALL_LAYERS, Grader, Layer
-from patchgym.records import Evidence, Task, TestReport
+from patchgym.records import Task, TestReport
 from tests.workshop import here, patch_of, sandboxes
 
 
@@ -27,11 +27,3 @@ def graded(
 def proofs(report: TestReport) -> set[str]:
     """The kinds of proof that a report holds."""
     return {one.kind for one in report.evidence if one.proof}
-
-
-def kinds(found: tuple[Evidence, ...]) -> list[str]:
-    """The kinds of evidence."""
-    return [one.kind for one in found]
-
-
-Attack = Callable[[str], TestReport]

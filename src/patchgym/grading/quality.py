@@ -20,6 +20,7 @@ Mutants = Callable[[Task, str], Sequence[str]]
 """Trees made of a task's patched tree, each with one bug planted in what the patch touched. Blocking."""
 
 _RUFF_INSIDE = "/run/patchgym/ruff"
+_RULES = "E4,E7,E9,F"  # ruff's defaults of old, named: what is default changes with its versions
 _SECONDS = 30.0
 _MOST_FILES = 200
 _LONGEST_SOURCE = 1_000_000
@@ -112,8 +113,9 @@ async def _compiles(sandbox: Sandbox, paths: Sequence[str]) -> bool | None:
 
 async def _lint(sandbox: Sandbox) -> int | None:
     """How many findings are new, by file and rule: lines move. None where ruff did not end well."""
-    options = ["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", "before", "after"]
-    done = await sandbox.exec([sandbox.locate(_RUFF_INSIDE), *options], timeout_s=_SECONDS)
+    options = ["check", "--isolated", "--no-cache", "--exit-zero", "--select", _RULES, "--output-format", "json"]
+    command = [sandbox.locate(_RUFF_INSIDE), *options, "before", "after"]
+    done = await sandbox.exec(command, timeout_s=_SECONDS)
     if done.ending is not Ending.EXITED or done.exit_code != 0 or done.stdout_cut is not None:
         return None
     counts: dict[str, Counter[tuple[str, str]]] = {"before": Counter(), "after": Counter()}
