@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from patchgym.cli.workshop import log_rewards
 from patchgym.config import validated
 from patchgym.records import Evidence, Reward, Trajectory
 from patchgym.reward import RewardSettings, rescored, settle
@@ -164,6 +165,18 @@ def test_rewards_that_a_run_is_settled_to_are_those_that_score_reports(run: Path
     known = [value for value in values if value is not None]
     report = json.loads(scored("score", "run", "--json", cwd=tmp_path).stdout)
     assert report["mean_after"] == pytest.approx(sum(known) / len(known))
+
+
+def test_a_phase_logs_its_terms_once_however_often_it_is_gone_through(tmp_path: Path) -> None:
+    new = RunDirectory.open_for_writing(tmp_path / "run", make_manifest())
+    try:
+        found = [make_trajectory(place, report=make_report(), reward=float(place)) for place in range(2)]
+        log_rewards(new, "round-1", found)
+        log_rewards(new, "round-1", found)
+        (row,) = new.metrics()
+    finally:
+        new.close()
+    assert (row["kind"], row["name"]) == ("reward", "round-1")
 
 
 def bare(folder: Path, *trajectories: Trajectory) -> Path:

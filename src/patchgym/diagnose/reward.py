@@ -17,9 +17,11 @@ FEW = 10
 """Scored attempts under which nothing is said of shares: where a quarter of all lie between the extremes, none of ten
 does by chance in 6% of cases (0.75^10), and none of five in 24%."""
 FEW_GROUPS = 5
+"""Groups under which nothing is said of their shares: one of four is a quarter."""
 FLAT_SHARE = 0.8
 """Share of groups without variance above which most of the sampling is wasted. At 60% a model of 135M still learned."""
 DOMINANT_SHARE = 0.5
+"""Share of the variance within groups above which one term makes more difference than all others together."""
 _EXTREME = 0.02
 _SOLVED = 0.95
 
