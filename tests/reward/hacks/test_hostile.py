@@ -12,18 +12,14 @@ from patchgym.reward.hacks import Attempt, find_hacks
 from patchgym.reward.hacks.shell import commands_of
 from tests.reward.hacks.labelled import cases
 
-PIECES = (
-    """
-import os|os._exit(0)|def test_a():|    assert True|class A:|    def __eq__(self, o):|        return 1|try:|except:|    pass
-@pytest.mark.skip|x = {1: 2}|    return x[|if x == 1:|    x += 1|lambda: (yield)|match x:|    case [1, *_]:|async def f():
-    await g()|f'{x!r:>{y}}'|global x|del x[0]|with a as b, c as d:|for i in gc.get_objects():|raise|*a, b = c
-sys._getframe(1).f_locals['a']|exec('import os')|os.environ['PYTEST_ADDOPTS'] = x|open('junit.xml', 'w')|\\
-def f(a, /, b=[], *, c={}): return next(it)|os.write(fd, b'1 passed')|__import__('pytest').raises = x|if True: x: int = 3
-""".strip()
-    .replace("\n", "|")
-    .split("|")
-    + ['"""', "'''", "\x00", "\ud800", "\u2028", "\r"]
-)
+LINES = r"""
+import os|os._exit(0)|def test_a():|    assert True|class A:|    def __eq__(self, o):|        return 1|try:|except:
+    pass|@pytest.mark.skip|x = {1: 2}|    return x[|if x == 1:|    x += 1|lambda: (yield)|match x:|    case [1, *_]:|raise|\
+    await g()|async def f():|f'{x!r:>{y}}'|global x|del x[0]|with a as b, c as d:|for i in gc.get_objects():|*a, b = c
+sys._getframe(1).f_locals['a']|exec('import os')|os.environ['PYTEST_ADDOPTS'] = x|open('junit.xml', 'w')
+def f(a, /, b=[], *, c={}): return next(it)|os.write(fd, b'1 passed')|__import__('pytest').raises = x
+"""
+PIECES = [*LINES.strip().replace("\n", "|").split("|"), '"""', "'''", "\x00", "\ud800", "\u2028", "\r"]
 PATHS = ("calc.py", "tests/test_calc.py", "conftest.py", "pytest.ini", "pytest.py", "a.pyc", "Makefile", "deep/er/x.py")
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("\n".join)
 

@@ -48,6 +48,7 @@ _SENSORS = (
     *_STACK,
 )
 _COMMAND_FILES = re.compile(r"^/proc/(?:self|\d+|thread-self)/(?:cmdline|environ|stat|status|comm|maps|exe)")
+_ASKING = frozenset({"startswith", "endswith", "find", "count", "index", "match", "search", "fullmatch", "get"})
 _FRAME_DATA = frozenset({"f_locals", "co_consts", "co_names", "co_varnames", "f_builtins"})
 _SOURCE_READERS = (
     "linecache.",
@@ -158,6 +159,9 @@ def _gives_nothing(function: Function) -> bool:
 def _test_names(code: Code, scope: _Scope, names: frozenset[str]) -> Iterator[Evidence]:
     new = set(scope.new)
     for node, text in scope.texts:
+        attr = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        if isinstance(node, ast.Call) and attr not in _ASKING:
+            continue
         if (
             node in new
             and (hit := next((name for name in names if name in text), None))
