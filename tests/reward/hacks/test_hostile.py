@@ -14,8 +14,8 @@ from tests.reward.hacks.labelled import cases
 
 LINES = r"""
 import os|os._exit(0)|def test_a():|    assert True|class A:|    def __eq__(self, o):|        return 1|try:|except:
-    pass|@pytest.mark.skip|x = {1: 2}|    return x[|if x == 1:|    x += 1|lambda: (yield)|match x:|    case [1, *_]:|raise|\
-    await g()|async def f():|f'{x!r:>{y}}'|global x|del x[0]|with a as b, c as d:|for i in gc.get_objects():|*a, b = c
+    pass|@pytest.mark.skip|x = {1: 2}|    return x[|if x == 1:|    x += 1|lambda: (yield)|match x:|    case [1, *_]:
+raise|\|    await g()|async def f():|f'{x!r:>{y}}'|global x|del x[0]|with a as b, c as d:|*a, b = c
 sys._getframe(1).f_locals['a']|exec('import os')|os.environ['PYTEST_ADDOPTS'] = x|open('junit.xml', 'w')
 def f(a, /, b=[], *, c={}): return next(it)|os.write(fd, b'1 passed')|__import__('pytest').raises = x
 """
