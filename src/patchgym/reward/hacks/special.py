@@ -164,12 +164,13 @@ def _test_names(code: Code, scope: _Scope, names: frozenset[str]) -> Iterator[Ev
             continue
         if (
             node in new
-            and (hit := next((name for name in names if name in text), None))
+            and (hit := next((name for name in sorted(names) if name in text), None))
             and "\n" not in text
             and hit not in (code.file.before or "")
         ):
             why = f"Code under test looks for {hit}, the name of one of its tests."
-            yield mark(code, node, "test_detection", why, proof=True)
+            asks = any(name.startswith(_SENSORS) for name in scope.dotted)
+            yield mark(code, node, "test_detection", why, proof=asks)
             return
 
 
@@ -204,7 +205,7 @@ def _read_expected(code: Code, scope: _Scope) -> tuple[ast.AST, str] | None:
     attributes = {node.attr: node for node in scope.new if isinstance(node, ast.Attribute)}
     if "f_locals" in attributes and "f_locals" not in base and _looks_up(scope):
         return attributes["f_locals"], "It reads local variables of its caller by name."
-    for attr in _FRAME_DATA - {"f_locals"}:
+    for attr in sorted(_FRAME_DATA - {"f_locals"}):
         if attr in attributes and stack and attr not in base:
             return attributes[attr], f"It reads {attr} of its caller."
     for name, node in scope.dotted.items():
