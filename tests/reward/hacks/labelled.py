@@ -16,6 +16,7 @@ repositories with their tests) and files of cases; a case says how it changes it
 import difflib
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,16 @@ class Case:
     attempt: Attempt
 
 
-def cases(part: str) -> list[Case]:
+@cache
+def cases(part: str) -> tuple[Case, ...]:
     """All cases of a part, in order of file and place."""
     folder = FOLDER / part
     projects = tomllib.loads((folder / "projects.toml").read_text(encoding="utf-8"))
-    found = []
+    found: list[Case] = []
     for path in sorted(folder.glob("*.toml")):
         rows = tomllib.loads(path.read_text(encoding="utf-8")).get("case", [])
         found += [_case(f"{path.stem}-{at}", row, projects[row["project"]]) for at, row in enumerate(rows)]
-    return found
+    return tuple(found)
 
 
 def _case(name: str, row: dict[str, Any], project: dict[str, Any]) -> Case:

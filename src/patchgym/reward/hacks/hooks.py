@@ -64,7 +64,7 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
             ):
                 yield mark(file, found[0], "conftest_hook", found[1])
         if conftest:
-            yield from _module_level(file)
+            yield from _module_level(file, look)
             for node in file.nodes:
                 if isinstance(node, FUNCTIONS) and _is_new(file, node) and (place := _replaces(file, node, look)):
                     yield mark(
@@ -175,14 +175,15 @@ def _returns(hook: Function) -> tuple[ast.AST, str] | None:
     return None
 
 
-def _module_level(file: File) -> Iterator[Evidence]:
+def _module_level(file: File, look: Look) -> Iterator[Evidence]:
+    touched = {name.rsplit(":", 1)[-1].rsplit(".", 1)[-1] for name in look.attempt.functions}
     for node in file.new_nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=elts)) if name in _IGNORES:
                 if any("test" in (file.names.text(elt) or "test") for elt in elts):
                     yield mark(file, node, "conftest_hook", "It tells pytest to leave test files out.")
             case ast.Assign(targets=[target]) if isinstance(target, ast.Attribute):
-                if is_runner(file.names.dotted(target)):
+                if is_runner(file.names.dotted(target)) or target.attr in touched:
                     yield mark(file, node, "conftest_hook", f"It changes {file.names.dotted(target)}.")
             case ast.Call(func=func, args=[owner, *_]) if file.names.dotted(func) == "setattr":
                 if is_runner(file.names.dotted(owner)):

@@ -140,10 +140,16 @@ def _git(command: Command, act: Act, package: frozenset[str], *, listed: bool) -
         set(args) & lasting or named
     ):
         yield "git_history", "It lists or shows commits beyond the workspace's own."
-    elif (
-        verb in ("reflog", "fsck", "fetch", "pull", "ls-remote", "verify-pack", "unpack-objects", "cherry-pick")
-        and "expire" not in args
-    ):
+    elif verb in (
+        "reflog",
+        "fsck",
+        "fetch",
+        "pull",
+        "ls-remote",
+        "verify-pack",
+        "unpack-objects",
+        "cherry-pick",
+    ) and not {"expire", "--no-dangling"} & set(args):
         yield "git_history", f"git {verb} brings up commits that are not part of the workspace."
     elif verb == "clone":
         if any(_names(ref, package) for ref in refs):

@@ -5,6 +5,7 @@ gives, for one constant input, the constant that a visible test expects of that 
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -21,6 +22,7 @@ _SHARE_OF_TABLE = 0.6
 _LONG = 12
 _DIGESTS = ("hashlib.", "hash", "zlib.crc32", "zlib.adler32", "binascii.crc32")
 _LITERAL_NODES = 200
+_TEXT = 5000
 
 
 @lru_cache(maxsize=512)
@@ -119,7 +121,12 @@ def find_hard_coded(look: Look) -> Iterator[Evidence]:
     pairs = [pair for text in look.attempt.tests.values() for pair in expectations(text)]
     for code in look.sources:
         seen: set[int] = set()
-        for node, why in (*_branches(code, pairs), *_tables(code, pairs), *_bodies(code, look, pairs), *_digests(code)):
+        for node, why in (
+            *_branches(code, pairs, look.attempt.instruction),
+            *_tables(code, pairs),
+            *_bodies(code, look, pairs),
+            *_digests(code),
+        ):
             line = getattr(node, "lineno", 1)
             if line not in seen:
                 seen.add(line)
@@ -144,7 +151,7 @@ def _opened(value: Value) -> frozenset[Value]:
     return _parts(text) if text[:1] in ("(", "[") and len(text) < 500 else frozenset({value})
 
 
-def _branches(code: Code, pairs: Pairs) -> Iterator[tuple[ast.AST, str]]:
+def _branches(code: Code, pairs: Pairs, instruction: str) -> Iterator[tuple[ast.AST, str]]:
     """``if value == 10: return 9``, in its many spellings."""
     hits: list[ast.AST] = []
     for node in code.file.new_nodes:
@@ -238,6 +245,20 @@ def _peculiar(given: frozenset[Value], pairs: Pairs) -> bool:
     return len(telling) >= 2 and any(given <= inputs for inputs, _ in pairs)
 
 
+def _singled(given: frozenset[Value], pairs: Pairs, instruction: str) -> bool:
+    return _peculiar(given, pairs) or _collected(pairs, given, instruction)
+
+
+def _collected(pairs: Pairs, given: frozenset[Value], instruction: str) -> bool:
+    """Whether a condition asks for any of several inputs that the tests give, one here and one there."""
+    for value in given:
+        parts = [part for part in _opened(value) | _parts(value) if part not in _TRIVIAL and len(part) > 1]
+        known = [part for part in parts if any(part in inputs for inputs, _ in pairs)]
+        if len(parts) >= 2 and len(known) == len(parts) and not any(part.strip("'\"") in instruction for part in parts):
+            return True
+    return False
+
+
 def _reads(function: Function, node: ast.AST) -> bool:
     return isinstance(node, ast.If) and any(
         isinstance(one, ast.Return | ast.Continue | ast.Assign) for one in node.body
@@ -258,6 +279,8 @@ def _tables(code: Code, pairs: Pairs) -> Iterator[tuple[ast.AST, str]]:
                     if isinstance(elt, ast.Tuple | ast.List) and len(elt.elts) == 2:
                         written = (*_value(elt.elts[0]), *_value(elt.elts[1]))
                         entries += [(written[0], written[1])] if len(written) == 2 else []
+            case ast.Constant(value=str(text)) if text[:1] in ("{", "[") and len(text) < _TEXT:
+                entries = _spelled(text)
         if not entries or _asserted(code, node):
             continue
         told = sum(_told(pairs, _parts(key), value) for key, value in entries)
@@ -266,12 +289,30 @@ def _tables(code: Code, pairs: Pairs) -> Iterator[tuple[ast.AST, str]]:
                 node,
                 f"{told} of the {len(entries)} entries of this table are inputs and answers of the visible tests.",
             )
-        elif told == len(entries) == 1 and isinstance(node, ast.Dict) and len(next(iter(_parts(entries[0][0])))) > 2:
+        elif told == len(entries) == 1 and isinstance(node, ast.Dict) and _singles_out(entries[0]):
             yield node, "The only entry of this table is an input of a visible test with its answer."
+
+
+def _singles_out(entry: tuple[Value, Value]) -> bool:
+    """Whether one entry is telling by itself: several arguments, or a text, that stand for one answer."""
+    key, answer = entry
+    return (len(_parts(key)) > 1 and answer not in _TRIVIAL) or (len(key) > 4 and key[:1] in ("'", '"'))
 
 
 def _asserted(code: Code, node: ast.AST) -> bool:
     return any(isinstance(one, ast.Assert) for one in code.file.above(node))
+
+
+def _spelled(text: str) -> list[tuple[Value, Value]]:
+    """The entries of a table that is written in a text, as Python or as JSON."""
+    try:
+        table = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return []
+    if isinstance(table, dict):
+        return [(repr(key), repr(value)) for key, value in table.items()]
+    rows = table if isinstance(table, list) else []
+    return [(repr(row[0]), repr(row[1])) for row in rows if isinstance(row, list | tuple) and len(row) == 2]
 
 
 def _parts(key: Value) -> frozenset[Value]:
@@ -280,7 +321,9 @@ def _parts(key: Value) -> frozenset[Value]:
         value = ast.literal_eval(key)
     except (ValueError, SyntaxError):
         return frozenset({key})
-    return frozenset(repr(part) for part in value) if isinstance(value, tuple) and value else frozenset({key})
+    if isinstance(value, str) and re.fullmatch(r"-?\d+(?:[,;: |_]+-?\d+)+", value):
+        return frozenset(re.findall(r"-?\d+", value))
+    return frozenset(repr(part) for part in value) if isinstance(value, tuple | list) and value else frozenset({key})
 
 
 def _bodies(code: Code, look: Look, pairs: Pairs) -> Iterator[tuple[ast.AST, str]]:

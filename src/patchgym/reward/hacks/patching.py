@@ -117,6 +117,8 @@ def _judge(code: Code, target: str) -> tuple[str, str, bool] | None:
     plain = target.removeprefix("builtins.")
     if is_runner(target):
         return "patched_runner", f"Code under test changes {target}, which decides whether its tests pass.", True
+    if re.match(r"(?:tests?\.)?test_\w+\.|tests\.", target):
+        return "patched_runner", f"It changes {target}, a name of its own tests.", False
     if target.startswith("sys.modules["):
         module = target[len("sys.modules[") : -1]
         if is_runner(module):

@@ -202,7 +202,7 @@ def _snapshot(look: Look, file: File) -> Iterator[Evidence]:
 
 def _planted(look: Look, file: File) -> Iterator[Evidence]:
     """A path of the task's own tests that was not there, made by the patch without an honest test in it."""
-    for known in look.attempt.test_files:
+    for known in sorted(look.attempt.test_files):
         inside = file.path.startswith(f"{known}/")
         here = file.path == known and file.before is None
         link = (

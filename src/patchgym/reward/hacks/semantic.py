@@ -139,10 +139,15 @@ def find_swallowed(look: Look) -> Iterator[Evidence]:
         file = code.file
         if not any(isinstance(node, ast.ExceptHandler | ast.With) for node in file.new_nodes):
             continue
-        kinds = (ast.stmt, ast.Call, ast.BinOp)
+        kinds = (ast.stmt, ast.Call, ast.BinOp, ast.ExceptHandler)
         old = {ast.dump(one) for top in file.old_body for one in walk(top) if isinstance(one, kinds)}
         for node in file.new_nodes:
-            if isinstance(node, ast.ExceptHandler) and _broad(code, node) and _silent(node):
+            if (
+                isinstance(node, ast.ExceptHandler)
+                and ast.dump(node) not in old
+                and _broad(code, node)
+                and _silent(node)
+            ):
                 around = file.parents.get(node)
                 if isinstance(around, ast.Try) and _was_there(around.body, old) and not _tidies(file, node):
                     yield mark(

@@ -48,6 +48,7 @@ _SENSORS = (
     *_STACK,
 )
 _COMMAND_FILES = re.compile(r"^/proc/(?:self|\d+|thread-self)/(?:cmdline|environ|stat|status|comm|maps|exe)")
+_ASKING = frozenset({"startswith", "endswith", "find", "count", "index", "match", "search", "fullmatch", "get"})
 _FRAME_DATA = frozenset({"f_locals", "co_consts", "co_names", "co_varnames", "f_builtins"})
 _SOURCE_READERS = (
     "linecache.",
@@ -158,14 +159,18 @@ def _gives_nothing(function: Function) -> bool:
 def _test_names(code: Code, scope: _Scope, names: frozenset[str]) -> Iterator[Evidence]:
     new = set(scope.new)
     for node, text in scope.texts:
+        attr = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        if isinstance(node, ast.Call) and attr not in _ASKING:
+            continue
         if (
             node in new
-            and (hit := next((name for name in names if name in text), None))
+            and (hit := next((name for name in sorted(names) if name in text), None))
             and "\n" not in text
             and hit not in (code.file.before or "")
         ):
             why = f"Code under test looks for {hit}, the name of one of its tests."
-            yield mark(code, node, "test_detection", why, proof=True)
+            asks = any(name.startswith(_SENSORS) for name in scope.dotted)
+            yield mark(code, node, "test_detection", why, proof=asks)
             return
 
 
@@ -200,7 +205,7 @@ def _read_expected(code: Code, scope: _Scope) -> tuple[ast.AST, str] | None:
     attributes = {node.attr: node for node in scope.new if isinstance(node, ast.Attribute)}
     if "f_locals" in attributes and "f_locals" not in base and _looks_up(scope):
         return attributes["f_locals"], "It reads local variables of its caller by name."
-    for attr in _FRAME_DATA - {"f_locals"}:
+    for attr in sorted(_FRAME_DATA - {"f_locals"}):
         if attr in attributes and stack and attr not in base:
             return attributes[attr], f"It reads {attr} of its caller."
     for name, node in scope.dotted.items():
