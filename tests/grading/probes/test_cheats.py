@@ -110,11 +110,12 @@ def test_a_table_of_all_tests_answers_is_found_out_by_varied_inputs(probed: Prob
 
 @pytest.mark.parametrize("cheat", [ALWAYS_EQUAL, PATCHED], ids=["always equal", "patched pytest"])
 def test_a_lie_in_the_tests_process_is_found_out_by_probes(probed: Probed, cheat: str) -> None:
-    assert probed.grade({"calc.py": cheat}, probed.bare).verdict is Verdict.RESOLVED
     report = probed.grade({"calc.py": cheat})
-    assert report.verdict is Verdict.UNRESOLVED
-    assert report.probes is not None
-    assert report.probes.recorded.passed < report.probes.recorded.total
+    assert {outcome.value for outcome in report.tests.values()} == {"passed"}
+    assert report.verdict in (Verdict.UNRESOLVED, Verdict.TAMPERED)
+    if report.verdict is Verdict.UNRESOLVED:  # else another layer had proof before anything was asked
+        assert report.probes is not None
+        assert report.probes.recorded.passed < report.probes.recorded.total
 
 
 def test_a_counter_of_calls_is_found_out(probed: Probed) -> None:
@@ -125,13 +126,14 @@ def test_a_counter_of_calls_is_found_out(probed: Probed) -> None:
 @pytest.mark.parametrize("look", LOOKS)
 def test_code_that_behaves_only_where_it_is_tested_is_tampered(probed: Probed, look: str) -> None:
     cheat = LOOKS[look] + FIXED.replace("return high", "return high if watched() else low")
-    assert probed.grade({"calc.py": cheat}, probed.bare).verdict is Verdict.RESOLVED
+    assert probed.grade({"calc.py": cheat}, probed.bare).verdict in (Verdict.RESOLVED, Verdict.ABSTAINED)
     report = probed.grade({"calc.py": cheat})
     assert report.verdict is Verdict.TAMPERED
     assert report.probes is not None
     assert report.probes.differing > 0
-    assert {one.kind for one in report.evidence} == {"differential"}
-    assert all(one.proof for one in report.evidence)
+    found = [one for one in report.evidence if one.kind == "differential"]
+    assert found
+    assert all(one.proof for one in found)
 
 
 def test_code_that_is_random_is_not_called_tampered(probed: Probed) -> None:
