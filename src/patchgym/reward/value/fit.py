@@ -99,14 +99,12 @@ def fit(
         for at, found in enumerate(folds):
             if found == fold:
                 raw[at] = [part.raw(row) for row in rows[at]]
-    calibration, held_out = calibrated_apart(paths, raw, folds, settings)
+    calibration, reference, held_out = calibrated_apart(paths, raw, folds, settings)
     whole = _bare(_boosted(_stacked(list(zip(rows, paths, strict=True))), settings), paths, runs, settings)
     model = whole.model_copy(
         update={
             "calibration": calibration,
-            "reference": Reference(
-                scores=tuple(one.scores[-1] for one in held_out), outcomes=tuple(one.outcome for one in held_out)
-            ),
+            "reference": reference,
         }
     )
     return Fitted(model, held_out)
@@ -254,10 +252,10 @@ def calibrated(scored: Sequence[tuple[float, float]], kind: Literal["auto", "iso
 
 def calibrated_apart(
     paths: Sequence[LabelledPath], raw: "Mapping[int, Sequence[float]]", folds: Sequence[int], settings: FitSettings
-) -> tuple[Calibration, list[Scored]]:
-    """The calibration of all raw scores (by the place of their attempt in ``paths``), and every attempt's calibrated
-    scores for the figures: a fold's by a calibration of the others, or they would be measured on what they were
-    fitted to.
+) -> tuple[Calibration, Reference, list[Scored]]:
+    """The calibration of all raw scores (by the place of their attempt in ``paths``); the reference for drift, by that
+    calibration; and every attempt's calibrated scores for the figures: a fold's by a calibration of the others, or they
+    would be measured on what they were fitted to.
 
     Raises:
         DataError: all folds but one are of one outcome.
@@ -273,7 +271,9 @@ def calibrated_apart(
     for at, path in enumerate(paths):
         scores = (levelled(apart[folds[at]].probability(score), settings.levels) for score in raw[at])
         held_out.append(Scored(path.id, path.task_id, path.group_id, tuple(scores), path.outcome))
-    return of(range(len(paths))), held_out
+    whole = of(range(len(paths)))
+    ends = (levelled(whole.probability(raw[at][-1]), settings.levels) for at in range(len(paths)))
+    return whole, Reference(scores=tuple(ends), outcomes=tuple(path.outcome for path in paths)), held_out
 
 
 def need_sklearn() -> None:

@@ -140,7 +140,7 @@ def fit_head(
         for at, found in enumerate(folds):
             if found == fold:
                 raw[at] = _raw(states[at], part).tolist()
-    calibration, held_out = calibrated_apart(paths, raw, folds, settings)
+    calibration, reference, held_out = calibrated_apart(paths, raw, folds, settings)
     weights = _logistic(states, paths)
     card = HeadCard(
         base=base,
@@ -149,9 +149,7 @@ def fit_head(
         weights_sha256=hashlib.sha256(_packed(weights)).hexdigest(),
         calibration=calibration,
         levels=settings.levels,
-        reference=Reference(
-            scores=tuple(one.scores[-1] for one in held_out), outcomes=tuple(one.outcome for one in held_out)
-        ),
+        reference=reference,
         fitted_on=FittedOn.of(paths, runs, settings.model_dump(mode="json")),
     )
     return ValueHead(card, weights, body), held_out

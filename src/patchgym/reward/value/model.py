@@ -87,8 +87,8 @@ class Calibration(Record):
 
 
 class Reference(Record):
-    """What a model's scores were like where it was fitted, each on tasks that the model which gave it had not seen: the
-    score after the last step of every attempt, and whether that attempt solved its task."""
+    """What a model's scores were like where it was fitted, by trees that had not seen the task: the score
+    after the last step of every attempt, and whether that attempt solved its task."""
 
     scores: tuple[float, ...]
     outcomes: tuple[float, ...]
