@@ -168,7 +168,7 @@ class Guard:
             self.let_go()
         elif keys == {"done"}:
             self.done = True
-        elif keys != {"noted"}:
+        elif keys not in ({"noted"}, {"beside"}):
             return False
         self.tell(**record)
         return True
