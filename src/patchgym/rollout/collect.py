@@ -30,6 +30,7 @@ from patchgym.records import (
     Verdict,
 )
 from patchgym.reward import RewardSettings, score_patch
+from patchgym.reward.hacks import attempt_of, find_hacks
 from patchgym.reward.value.features import StepsValue
 from patchgym.reward.value.opened import opened_value
 from patchgym.rollout.policies import PolicySource
@@ -175,7 +176,7 @@ class Collector:
             if report.verdict is Verdict.INFRA_ERROR:
                 fault = Fault(kind="SandboxError", where="grading", message=report.why)
                 return leaf.model_copy(update={"report": report, "faults": (fault,)})
-            reward = score_patch(task, report, steps, leaf.final_patch, self._rewards)
+            reward = self._reward(task, report, steps, leaf.final_patch)
             return leaf.model_copy(update={"report": report, "reward": reward})
 
         root = await searched.run()
@@ -222,7 +223,7 @@ class Collector:
             status="completed" if sound else "infra_error",
             faults=tuple(episode.faults),
             report=report,
-            reward=self._reward(task, report, episode, patch) if sound and report is not None else None,
+            reward=self._reward(task, report, episode.steps, patch) if sound and report is not None else None,
             reward_trusted=sound,
             in_baseline=sound,
             timing=Timing(
@@ -251,8 +252,9 @@ class Collector:
         finally:
             await sandbox.close()
 
-    def _reward(self, task: Task, report: TestReport, episode: Episode, patch: str) -> Reward:
-        return score_patch(task, report, episode.steps, patch, self._rewards)
+    def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
+        evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
+        return score_patch(task, report, steps, patch, self._rewards, evidence)
 
 
 def _trajectory_id(phase: str, task: Task, sample: int) -> str:

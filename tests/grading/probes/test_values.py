@@ -59,7 +59,7 @@ def test_a_plain_value_is_made_again_as_it_was(value: object) -> None:
         [bytearray(b"x"), Ellipsis],
         Path("a/b"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_the_standard_library_can_copy_is_made_again(value: object) -> None:
     again = Decoder([]).decode(json.loads(json.dumps(encoded(value))))
