@@ -63,7 +63,8 @@ def test_what_speaks_against_an_attempt_stands_in_its_reward(tmp_path: Path) -> 
         "path": "calc.py",
         "old": "    if value > high:\n        return low",
         "new": "    import os\n    running = os.environ.get('PYTEST_CURRENT_TEST', '')\n"
-        "    if running.startswith('tests/test_calc.py::test_above'):\n        return 9\n    if value > high:\n        return high",
+        "    if running.startswith('tests/test_calc.py::test_above'):\n        return 9\n"
+        "    if value > high:\n        return high",
     }
     rewards = []
     for name, edit in (("mark", weaker), ("proof", named)):
