@@ -145,6 +145,22 @@ def test_time_that_runs_out_says_nothing_of_the_tests_that_had_not_ended(tmp_pat
 
 
 @pytest.mark.network
+def test_a_test_that_starts_processes_may_run_any_line(tmp_path: Path) -> None:
+    test = "import subprocess, sys, os, thing\ndef test_in():\n    assert thing.one() == 1\ndef test_out():\n"
+    test += "    subprocess.run([sys.executable, '-c', 'import thing; thing.one()'], check=True)\n"
+    test += (
+        "def test_fork():\n    child = os.fork()\n    if not child:\n        os._exit(0)\n    os.waitpid(child, 0)\n"
+    )
+    files = {"thing.py": "def one():\n    return 1\n", "test_x.py": test}
+    found = run(tmp_path, files, cover=["thing.py"])
+    assert found.coverage is not None
+    assert found.coverage.unwatched == {"test_x.py::test_out", "test_x.py::test_fork"}
+    assert found.coverage.only(frozenset({"test_x.py::test_out"}), frozenset({"x"})).unwatched == {
+        "test_x.py::test_out",
+        "x",
+    }
+
+
 def test_coverage_tells_which_tests_ran_a_line(tmp_path: Path) -> None:
     source = "def half(x):\n    if x % 2:\n        raise ValueError(x)\n    return x // 2\n\n\ndef unused(): return 1\n"
     test = "import pytest, thing\ndef test_even(): assert thing.half(4) == 2\n"

@@ -214,7 +214,7 @@ async def run_tests(
         log="\n".join(stream.decode("utf-8", "backslashreplace") for stream in streams if stream),
         failures=report.failures,
         uncollected=report.uncollected,
-        coverage=Coverage(report.covered) if cover and report.complete else None,
+        coverage=Coverage(report.covered, report.elsewhere) if cover and report.complete else None,
         evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
         beside=tuple(report.beside),
         canaries=report.canaries,

@@ -12,7 +12,7 @@ from patchgym.records import Environment
 class Coverage:
     """What one healthy run of a whole suite showed: ``lines`` maps a workspace path to its lines (from 1) and those to
     the ids of the tests that ran them. Lines that run on import belong to no test. ``unwatched`` are tests that
-    watching disturbs: they may run any line."""
+    watching disturbs, or that start other processes: they may run any line."""
 
     lines: Mapping[str, Mapping[int, frozenset[str]]]
     unwatched: frozenset[str] = frozenset()
@@ -23,10 +23,9 @@ class Coverage:
         return frozenset().union(*(known.get(line, frozenset()) for line in lines))
 
     def only(self, tests: frozenset[str], unwatched: frozenset[str]) -> "Coverage":
-        """What it says of ``tests``."""
-        return Coverage(
-            {path: {line: ran & tests for line, ran in lines.items()} for path, lines in self.lines.items()}, unwatched
-        )
+        """What it says of ``tests``, with more that may run any line."""
+        lines = {path: {line: ran & tests for line, ran in lines.items()} for path, lines in self.lines.items()}
+        return Coverage(lines, unwatched | (self.unwatched & tests))
 
 
 def coverage_tool(environment: Environment, build: Callable[[Environment], Path]) -> Path:

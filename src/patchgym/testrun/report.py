@@ -19,6 +19,7 @@ class Report:
         self.failures: dict[str, str] = {}
         self.uncollected: dict[str, Outcome] = {}
         self.covered: dict[str, dict[int, frozenset[str]]] = {}
+        self.elsewhere: frozenset[str] = frozenset()
         self.canaries: dict[str, Planted] = {}
         self.notes: list[Note] = []
         self.ended: Ended | None = None
@@ -86,6 +87,8 @@ class Report:
                 self.uncollected[place] = Outcome(outcome)
             case {"covered": str(path), "lines": dict(lines)} if self._watching:
                 return self._take_lines(path, lines)
+            case {"elsewhere": list(tests)} if self._watching:
+                return self._take_elsewhere(tests)
             case {"beside": said} if self._besides:
                 self.beside.append(said)
             case {"done": int()}:
@@ -93,6 +96,11 @@ class Report:
             case _:
                 return False
         return True
+
+    def _take_elsewhere(self, tests: list[object]) -> bool:
+        numbers = [test for test in tests if isinstance(test, int) and 0 <= test < len(self._order)]
+        self.elsewhere = frozenset(self._order[test] for test in numbers)
+        return len(numbers) == len(tests)
 
     def _take_lines(self, path: str, lines: dict[str, object]) -> bool:
         found: dict[int, frozenset[str]] = {}

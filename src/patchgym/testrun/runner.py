@@ -9,7 +9,8 @@ coverage.py lies), ``backwards`` (whether the last test runs first), ``files`` (
 and ``beside`` (``path``, ``module``, ``argument``: where a plug-in of ours lies and what it is told). The report is one
 JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
 could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
-in the order of their reports), ``{"beside"}`` for what that plug-in says, and ``{"done": exit status}`` at the end.
+in the order of their reports), ``{"elsewhere"}`` for the tests that started processes, ``{"beside"}`` for what that
+plug-in says, and ``{"done": exit status}`` at the end.
 
 For grading there is more, from scripts beside this one: ``guard`` (its ``seconds``) puts another process between this
 one and the pipe, which lets the tests go on one by one (``guard.py``); ``canaries`` are planted among the tests
@@ -23,11 +24,12 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, TextIO, Tuple
 
 TEXT_LIMIT = 4000
 CHECKS = 2
 NO_IMPORT = "ImportError while importing test module"
+STARTS = frozenset(["subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"])
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
 
 
@@ -159,8 +161,9 @@ class GuardedReporter(Reporter):
 
 
 class Lines:
-    """A pytest plug-in that knows which tests ran which lines, by coverage.py. It is imported from a mount of its own
-    and only while it starts, so that the code under test cannot depend on it."""
+    """A pytest plug-in that knows which tests ran which lines, by coverage.py, and which started other processes, where
+    no lines are seen. coverage.py is imported from a mount of its own and only while this starts, so that the code
+    under test cannot depend on it."""
 
     def __init__(self, root: str, files: Sequence[str], tool: str) -> None:
         os.environ["COVERAGE_CORE"] = "ctrace"  # contexts need it
@@ -170,17 +173,27 @@ class Lines:
         finally:
             sys.path.remove(tool)
         self.root = root
+        self.current = ""
+        self.elsewhere: Set[str] = set()
+        sys.addaudithook(self.heard)
         self.watched = coverage.Coverage(
             data_file=None, config_file=False, messages=False, include=[os.path.join(root, path) for path in files]
         )
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """From here on, lines are this test's."""
+        self.current = nodeid
         self.watched.switch_context(nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """From here on, lines are nobody's."""
+        self.current = ""
         self.watched.switch_context("")
+
+    def heard(self, event: str, args: Tuple[Any, ...]) -> None:
+        """Keep in mind which test starts processes."""
+        if event in STARTS and self.current:
+            self.elsewhere.add(self.current)
 
     def send(self, reporter: Reporter) -> None:
         """Report what was seen."""
@@ -191,6 +204,8 @@ class Lines:
                 for line, tests in data.contexts_by_lineno(path).items()
             }
             reporter.send(covered=os.path.relpath(path, self.root), lines={k: v for k, v in lines.items() if v})
+        numbers = [reporter.numbers[test] for test in self.elsewhere if test in reporter.numbers]
+        reporter.send(elsewhere=sorted(numbers))
 
 
 def loaded_beside(path: str, module: str) -> Any:
