@@ -80,11 +80,13 @@ def left_behind() -> int:
     return sum(not Path("/proc", name.split("-")[1]).exists() for name in names)
 
 
-def killed_until_done(line: list[str], kills: int, seconds: float, dice: random.Random) -> int:
-    """Run a command to its end, killing it at random instants at most ``kills`` times; how often it was killed."""
+def killed_until_done(line: list[str], kills: int, seconds: float, dice: random.Random, log: Path) -> int:
+    """Run a command to its end, killing it at random instants at most ``kills`` times; how often it was killed. ``log``
+    is where it says what it does."""
     killed = 0
     while True:
-        child = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        with log.open("ab") as said:
+            child = subprocess.Popen(line, stdout=said, stderr=said, start_new_session=True)
         try:
             child.wait(timeout=dice.uniform(0.05, seconds) if killed < kills else None)
         except subprocess.TimeoutExpired:
@@ -92,7 +94,8 @@ def killed_until_done(line: list[str], kills: int, seconds: float, dice: random.
             child.wait()
             killed += 1
         else:
-            assert child.returncode == 0, child.returncode
+            if child.returncode:
+                sys.exit(f"It ended with {child.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
             return killed
 
 
@@ -122,7 +125,9 @@ def main() -> None:
         while counts["kills"] < options.kills:
             run = folder / f"run{counts['runs']}"
             line = command(options.taskset, tasks, options.samples, run)
-            counts["kills"] += killed_until_done(line, options.kills - counts["kills"], seconds / 2, dice)
+            counts["kills"] += killed_until_done(
+                line, options.kills - counts["kills"], seconds / 2, dice, folder / "log"
+            )
             have, lines, problems = shapes(run)
             counts["runs"] += 1
             counts["trajectories"] += len(have)
