@@ -14,7 +14,6 @@ from patchgym.config import Settings, filled, load_recipe
 from patchgym.errors import DataError, UsageError
 from patchgym.records import Reward, RunManifest, Task, Trajectory
 from patchgym.reward import Comparison, RewardLog, RewardSettings, compared, log_of, rescored, settle, to_screen
-from patchgym.reward.hacks import attempt_of, find_hacks
 
 if TYPE_CHECKING:
     from patchgym.store import RunDirectory
@@ -137,7 +136,7 @@ def _both(run: "RunDirectory", settings: RewardSettings) -> tuple[list[Trajector
         for done, one in enumerate(run.trajectories, start=1):
             light = one.model_copy(update={"steps": ()})
             before.append(light)
-            after.append(light.model_copy(update={"reward": _again(one, run, tasks, settings)}))
+            after.append(light.model_copy(update={"reward": _again(one, tasks, settings)}))
             shown.update(done)
     return settle(before), settle(after)
 
@@ -153,13 +152,9 @@ def _tasks(run: "RunDirectory") -> dict[str, Task]:
     return tasks
 
 
-def _again(one: Trajectory, run: "RunDirectory", tasks: dict[str, Task], settings: RewardSettings) -> Reward | None:
+def _again(one: Trajectory, tasks: dict[str, Task], settings: RewardSettings) -> Reward | None:
     """The reward of a trajectory under ``settings``; as it is where its task is not there."""
-    task = tasks.get(one.task_id)
-    if task is None:
-        return one.reward
-    attempt = attempt_of(task, run.objects, one.final_patch or "", one.steps, one.report)
-    return rescored(one, task, settings, find_hacks(attempt))
+    return rescored(one, tasks[one.task_id], settings) if one.task_id in tasks else one.reward
 
 
 def _rewards(trajectories: Sequence[Trajectory]) -> dict[str, Reward | None]:
@@ -188,10 +183,10 @@ def _write(run: "RunDirectory", out: Path, settings: RewardSettings, logs: dict[
         try:
             for one in _single(run):
                 copy_objects(one, run.objects, new.objects)
-                new.append(one.model_copy(update={"reward": _again(one, run, tasks, settings)}))
+                new.append(one.model_copy(update={"reward": _again(one, tasks, settings)}))
             for tree in run.trees:
                 copy_tree_objects(tree, run.objects, new.objects)
-                rewards = {path.id: _again(path, run, tasks, settings) for path in tree.trajectories()}
+                rewards = {path.id: _again(path, tasks, settings) for path in tree.trajectories()}
                 leaves = tuple(
                     leaf.model_copy(update={"reward": rewards.get(f"{tree.id}.{place}", leaf.reward)})
                     for place, leaf in enumerate(tree.leaves)

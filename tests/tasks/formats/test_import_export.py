@@ -41,7 +41,8 @@ def objects(tmp_path: Path) -> ObjectStore:
 def calc_set(tmp_path: Path, objects: ObjectStore) -> TaskSet:
     manifest = TaskSetManifest(name="calc", recipe={}, funnel={}, created_at=THEN)
     (tmp_path / "set").mkdir()
-    write_task_set(tmp_path / "set", manifest, [calc_task(objects)], objects)
+    task = calc_task(objects).model_copy(update={"probes": objects.put(b'{"version": 1}')})
+    write_task_set(tmp_path / "set", manifest, [task], objects)
     return TaskSet.load(tmp_path / "set")
 
 
@@ -173,7 +174,9 @@ def test_what_is_exported_is_recognised_and_imported(
 def test_harbor_gives_a_whole_task_back(tmp_path: Path, calc_set: TaskSet, objects: ObjectStore) -> None:
     done = export_tasks(calc_set, calc_set.tasks, "harbor", tmp_path / "dirs")
     assert not done.dropped
-    assert import_tasks(tmp_path / "dirs", "harbor", objects).tasks == list(calc_set.tasks)
+    elsewhere = ObjectStore(tmp_path / "elsewhere")
+    assert import_tasks(tmp_path / "dirs", "harbor", elsewhere).tasks == list(calc_set.tasks)
+    assert all(blob in elsewhere for task in calc_set.tasks for blob in task.blobs)
     assert import_tasks(tmp_path / "dirs" / "calc-1", "auto", objects).tasks == list(calc_set.tasks)
 
 

@@ -26,6 +26,7 @@ from patchgym.tasks.taskset import TaskSet
 _WHY = {
     "workspace": "a row names a commit; --repos finds its files again",
     "validation": "patchgym's own proof: patchgym validate makes it again",
+    "probes": "calls with known results: patchgym tasks probe makes them again",
     "foreign": "a field of the format that it was imported from",
     "environment": "a row has no place for it; SWE-bench 5 has it in the Dockerfile only",
     "gold_patch": "the format does not hold its very text",

@@ -43,6 +43,7 @@ from patchgym.tasks.formats.refused import Refused, optional_text, task_id
 
 NAME = "harbor"
 CONFIG = "task.toml"
+_PROBES = "tests/probes.json"
 
 _SCHEMA = "1.4"
 _ROOT = "/workspace"
@@ -98,6 +99,8 @@ def _made(task: Task, objects: ObjectStore) -> Folder:
     entries = objects.entries(task.workspace)
     pristine = {path: entry for path, entry in entries.items() if is_protected(path, task.tests)}
     files |= grading_files(task, objects, pristine, root_of(task))
+    if task.probes is not None:
+        files[_PROBES] = text_file(objects.get(task.probes).decode("utf-8"))
     try:
         solved = objects.entries(apply_patch(objects, task.workspace, task.gold_patch))
     except PatchError as error:
@@ -171,7 +174,8 @@ def _ours(record: str, files: Mapping[str, File], objects: ObjectStore) -> Task:
             "visible_files": {path: _entry_or(objects, tree, path) for path in task.tests.visible_files},
         }
     )
-    update = {"workspace": tree, "tests": tests, "id": task_id(task.id), "scope": scope_of(gold)}
+    probes = objects.put(files[_PROBES].data) if _PROBES in files else None
+    update = {"workspace": tree, "tests": tests, "id": task_id(task.id), "scope": scope_of(gold), "probes": probes}
     return task.model_copy(update=update)
 
 
