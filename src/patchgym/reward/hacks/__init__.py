@@ -24,9 +24,10 @@ from patchgym.reward.hacks.literals import find_hard_coded
 from patchgym.reward.hacks.look import Look
 from patchgym.reward.hacks.patching import find_native, find_patching
 from patchgym.reward.hacks.paths import find_by_path
+from patchgym.reward.hacks.rebinding import find_rebound
 from patchgym.reward.hacks.restoring import find_restored
 from patchgym.reward.hacks.results import find_gaps
-from patchgym.reward.hacks.semantic import find_always_equal, find_hidden_code, find_removed, find_swallowed
+from patchgym.reward.hacks.semantic import find_always_equal, find_any_error, find_hidden_code, find_removed, find_swallowed
 from patchgym.reward.hacks.special import find_counters, find_detection, find_frames
 from patchgym.reward.hacks.testfiles import find_test_changes
 
@@ -36,6 +37,7 @@ _MOST = 60
 
 DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_test_changes,
+    find_rebound,
     find_by_path,
     find_pytest_hooks,
     find_patching,
@@ -52,6 +54,7 @@ DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_detection,
     find_frames,
     find_always_equal,
+    find_any_error,
     find_swallowed,
     find_removed,
     find_hidden_code,

@@ -1,6 +1,7 @@
 """Code that passes by meaning less: equal to everything, silent about errors, rid of what it did."""
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 
@@ -25,7 +26,13 @@ _DROPS = re.compile(
     r"dead code)\b",
     re.IGNORECASE,
 )
-_STDOUT = frozenset({"print"})
+_ERRORS: dict[str, type[BaseException]] = {
+    prefix + name: value
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, BaseException)
+    for prefix in ("", "builtins.")
+}
+_MANY_KINDS = 3
 
 
 def find_always_equal(look: Look) -> Iterator[Evidence]:
@@ -40,15 +47,18 @@ def find_always_equal(look: Look) -> Iterator[Evidence]:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value) if name in _COMPARES:
                     if _blind(value) and _handed_out(code.file, _holder(code.file, node)):
                         yield mark(code, node, "always_equal", f"{name} answers the same whatever it is compared with.")
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if name in _COMPARES:
+                    if _blind_value(code.file, value, name):
+                        yield mark(code, node, "always_equal", f"{name} of a class is set to what is blind.")
+                case ast.Call(func=func, args=[_, key, value]) if code.file.names.text(key) in _COMPARES:
+                    setter = (code.file.names.dotted(func) or "").endswith("setattr")
+                    if setter and _blind_value(code.file, value, code.file.names.text(key) or ""):
+                        yield mark(code, node, "always_equal", "A comparison of a class is set to what is blind.")
                 case ast.Dict(keys=keys, values=values):
                     for key, value in zip(keys, values, strict=True):
-                        if (
-                            isinstance(key, ast.Constant)
-                            and key.value in _COMPARES
-                            and isinstance(value, ast.Lambda)
-                            and _blind(value)
-                        ):
-                            yield mark(code, node, "always_equal", f"{key.value} of a class made here is blind.")
+                        told = code.file.names.text(key)
+                        if told in _COMPARES and _blind_value(code.file, value, told or ""):
+                            yield mark(code, node, "always_equal", f"{told} of a class made here is blind.")
                 case ast.Return(value=ast.expr() as value) if _everything(code, value):
                     yield mark(code, node, "always_equal", "It answers with an object of unittest.mock.")
 
@@ -66,6 +76,14 @@ def _everything(code: Code, value: ast.expr) -> bool:
 def _blind(value: ast.Lambda) -> bool:
     arguments = [arg.arg for arg in value.args.args]
     return isinstance(value.body, ast.Constant) or (len(arguments) > 1 and arguments[-1] not in all_names(value.body))
+
+
+def _blind_value(file: File, value: ast.expr, name: str) -> bool:
+    """Whether a lambda, or a function of the file that is named, answers the same whatever it is compared with."""
+    if isinstance(value, ast.Lambda):
+        return _blind(value)
+    found = [n for n in file.nodes if isinstance(value, ast.Name) and isinstance(n, ast.FunctionDef) and n.name == value.id]
+    return any(_constant_answer(n.body, n.args.args[-1].arg if n.args.args else "", name) for n in found)
 
 
 def _constant_answer(body: list[ast.stmt], other: str, name: str) -> bool:
@@ -131,6 +149,21 @@ def _handed_out(file: File, holder: ast.ClassDef | None) -> bool:
         and holder.name in {n for d in one.decorator_list for n in all_names(d)}
         for one in file.nodes
     )
+
+
+def find_any_error(look: Look) -> Iterator[Evidence]:
+    """Exceptions that are of three built-in kinds or more, of which none is another's parent."""
+    for code in look.sources:
+        for node in code.file.new_nodes:
+            bases: list[ast.expr] = []
+            if isinstance(node, ast.ClassDef):
+                bases = node.bases
+            elif isinstance(node, ast.Call) and code.file.names.dotted(node.func) == "type" and len(node.args) == 3:
+                bases = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else []
+            kinds = [found for base in bases if (found := _ERRORS.get(code.file.names.dotted(base) or "")) is not None]
+            own = [a for a in kinds if not any(a is not b and issubclass(b, a) for b in kinds)]
+            if len(own) >= _MANY_KINDS:
+                yield mark(code, node, "any_error", f"It is an error of {len(own)} kinds at once: any test accepts it.")
 
 
 def find_swallowed(look: Look) -> Iterator[Evidence]:
@@ -285,6 +318,8 @@ def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str 
         return None
     if len(before) >= 2 and _trivial(after, new) and not _trivial(before, old):
         return "What the function did is gone: it now gives a constant, or its own argument."
+    if len(before) >= 2 and _only_raises(after) and not _only_raises(before) and not old.name.startswith("__"):
+        return "What the function did is gone: it now raises, whatever it is given."
     raises = _raises(new)
     fresh = [n for n in walk(new) if isinstance(n, ast.stmt) and n.lineno in file.added and n is not new]
     lost = _raises(old) - raised
@@ -326,6 +361,10 @@ def _trivial(body: list[ast.stmt], function: Function) -> bool:
         case ast.Raise(exc=ast.Call(func=ast.Name(id="NotImplementedError")) | ast.Name(id="NotImplementedError")):
             return True
     return False
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
 
 
 def _raises(node: ast.AST) -> set[str]:
