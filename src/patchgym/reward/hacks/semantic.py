@@ -395,6 +395,8 @@ def find_hidden_code(look: Look) -> Iterator[Evidence]:
             ):
                 yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
     for file in look.files:
+        if file.is_source and file.before and file.after is not None and file.parsed.broken and not file.base.broken:
+            yield mark(file, 1, "vanishing_tests", "It is no Python any more: no test that imports it can be collected.")
         if (
             file.is_python
             and file.after is not None
