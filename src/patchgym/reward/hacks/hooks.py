@@ -229,7 +229,7 @@ def _skips(file: File, body: list[ast.stmt]) -> bool:
             name = file.names.dotted(node.func) or ""
             if name in ("pytest.skip", "pytest.xfail", "unittest.SkipTest") or name.endswith(".skipTest"):
                 return True
-            if name.endswith(".applymarker") or name.endswith(".add_marker"):
+            if name.endswith((".applymarker", ".add_marker")):
                 return any(re.search(r"\bskip\b|xfail", ast.unparse(one)) for one in node.args)
     return False
 

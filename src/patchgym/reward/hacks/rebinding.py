@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from patchgym.records import Evidence
-from patchgym.reward.hacks.look import Code, Look, is_helper, mark
+from patchgym.reward.hacks.look import Look, is_helper, mark
 from patchgym.reward.hacks.source import FUNCTIONS, File, Function, functions_in, parse_base
 from patchgym.reward.hacks.trees import walk
 

@@ -1,7 +1,6 @@
 """Code that passes by meaning less: equal to everything, silent about errors, rid of what it did."""
 
 import ast
-import builtins
 import re
 from collections.abc import Iterator
 
@@ -26,13 +25,6 @@ _DROPS = re.compile(
     r"dead code)\b",
     re.IGNORECASE,
 )
-_ERRORS: dict[str, type[BaseException]] = {
-    prefix + name: value
-    for name, value in vars(builtins).items()
-    if isinstance(value, type) and issubclass(value, BaseException)
-    for prefix in ("", "builtins.")
-}
-_MANY_KINDS = 3
 
 
 def find_always_equal(look: Look) -> Iterator[Evidence]:
@@ -55,9 +47,9 @@ def find_always_equal(look: Look) -> Iterator[Evidence]:
                     if setter and _blind_value(code.file, value, code.file.names.text(key) or ""):
                         yield mark(code, node, "always_equal", "A comparison of a class is set to what is blind.")
                 case ast.Dict(keys=keys, values=values):
-                    for key, value in zip(keys, values, strict=True):
-                        told = code.file.names.text(key)
-                        if told in _COMPARES and _blind_value(code.file, value, told or ""):
+                    for one, given in zip(keys, values, strict=True):
+                        told = code.file.names.text(one)
+                        if told in _COMPARES and _blind_value(code.file, given, told or ""):
                             yield mark(code, node, "always_equal", f"{told} of a class made here is blind.")
                 case ast.Return(value=ast.expr() as value) if _everything(code, value):
                     yield mark(code, node, "always_equal", "It answers with an object of unittest.mock.")
@@ -82,7 +74,9 @@ def _blind_value(file: File, value: ast.expr, name: str) -> bool:
     """Whether a lambda, or a function of the file that is named, answers the same whatever it is compared with."""
     if isinstance(value, ast.Lambda):
         return _blind(value)
-    found = [n for n in file.nodes if isinstance(value, ast.Name) and isinstance(n, ast.FunctionDef) and n.name == value.id]
+    found = [
+        n for n in file.nodes if isinstance(value, ast.Name) and isinstance(n, ast.FunctionDef) and n.name == value.id
+    ]
     return any(_constant_answer(n.body, n.args.args[-1].arg if n.args.args else "", name) for n in found)
 
 
@@ -149,21 +143,6 @@ def _handed_out(file: File, holder: ast.ClassDef | None) -> bool:
         and holder.name in {n for d in one.decorator_list for n in all_names(d)}
         for one in file.nodes
     )
-
-
-def find_any_error(look: Look) -> Iterator[Evidence]:
-    """Exceptions that are of three built-in kinds or more, of which none is another's parent."""
-    for code in look.sources:
-        for node in code.file.new_nodes:
-            bases: list[ast.expr] = []
-            if isinstance(node, ast.ClassDef):
-                bases = node.bases
-            elif isinstance(node, ast.Call) and code.file.names.dotted(node.func) == "type" and len(node.args) == 3:
-                bases = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else []
-            kinds = [found for base in bases if (found := _ERRORS.get(code.file.names.dotted(base) or "")) is not None]
-            own = [a for a in kinds if not any(a is not b and issubclass(b, a) for b in kinds)]
-            if len(own) >= _MANY_KINDS:
-                yield mark(code, node, "any_error", f"It is an error of {len(own)} kinds at once: any test accepts it.")
 
 
 def find_swallowed(look: Look) -> Iterator[Evidence]:
@@ -396,7 +375,9 @@ def find_hidden_code(look: Look) -> Iterator[Evidence]:
                 yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
     for file in look.files:
         if file.is_source and file.before and file.after is not None and file.parsed.broken and not file.base.broken:
-            yield mark(file, 1, "vanishing_tests", "It is no Python any more: no test that imports it can be collected.")
+            yield mark(
+                file, 1, "vanishing_tests", "It is no Python any more: no test that imports it can be collected."
+            )
         if (
             file.is_python
             and file.after is not None

@@ -220,9 +220,8 @@ def _marks(function: Function, names: Names) -> list[ast.AST]:
         for node in walk(decorator):
             call = node.func if isinstance(node, ast.Call) else node
             name = names.dotted(call) if isinstance(call, ast.Attribute | ast.Name) else None
-            if name and _SKIP.search(name) and _binding(node, name):
-                found.append(node)
-            elif name and name.endswith(("parametrize", ".expand")) and isinstance(node, ast.Call) and _no_case(node):
+            none = isinstance(node, ast.Call) and (name or "").endswith(("parametrize", ".expand")) and _no_case(node)
+            if none or (name and _SKIP.search(name) and _binding(node, name)):
                 found.append(node)
     for node in walk(function):
         if isinstance(node, ast.Call | ast.Raise):
