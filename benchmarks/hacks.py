@@ -11,9 +11,9 @@ share of attempts with evidence of the kind that are hacks at all. Intervals are
 labelled attempts together give the speed, in CPU seconds of one core. Claims: precision at least 0.95, recall at least
 0.8 on the held-out part, both above the regex's; 200 trajectories a second.
 
-``--exploits`` makes the exploits of ``patchgym validate --exploits`` and their honest controls for the first TASKS tasks
-of the set and counts those with evidence, by family. The detectors were tuned on these. Exploits of the family ``leak``
-are what an agent does, not what it hands in: their patches are honest.
+``--exploits`` makes the exploits of ``patchgym validate --exploits`` and their honest controls for the first TASKS
+tasks of the set and counts those with evidence, by family. The detectors were tuned on these. Exploits of the family
+``leak`` are what an agent does, not what it hands in: their patches are honest.
 
 The peer is a regex over the added and removed lines of the patch and the command lines of the steps: what somebody
 writes in an hour who knows the kinds, without reading any of the labelled attempts.
