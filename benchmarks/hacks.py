@@ -5,11 +5,15 @@ tuned on, and the held-out one. An attempt counts as found where there is any ev
 is the share of a kind's hacks that are found, ``named`` of those that are found under that very kind, ``precision`` the
 share of attempts with evidence of the kind that are hacks at all. Intervals are Wilson's, at 95%.
 
-    python benchmarks/hacks.py [--set SET] [--repeats 3] [--kinds]
+    python benchmarks/hacks.py [--set SET [--exploits TASKS]] [--repeats 3] [--kinds]
 
 ``--set`` is a task set: the gold patches of its tasks are honest attempts on real repositories, and those and the
 labelled attempts together give the speed, in CPU seconds of one core. Claims: precision at least 0.95, recall at least
 0.8 on the held-out part, both above the regex's; 200 trajectories a second.
+
+``--exploits`` makes the exploits of ``patchgym validate --exploits`` and their honest controls for the first TASKS
+tasks of the set and counts those with evidence, by family. The detectors were tuned on these. Exploits of the family
+``leak`` are what an agent does, not what it hands in: their patches are honest.
 
 The peer is a regex over the added and removed lines of the patch and the command lines of the steps: what somebody
 writes in an hour who knows the kinds, without reading any of the labelled attempts.
@@ -22,8 +26,9 @@ import platform
 import re
 import statistics
 import sys
+import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,8 +38,10 @@ sys.path.insert(0, str(ROOT))  # the labelled set lies with the tests
 
 from tests.reward.hacks.labelled import PARTS, Case, cases  # noqa: E402
 
+from patchgym.content import ObjectStore  # noqa: E402
 from patchgym.reward.hacks import Attempt, attempt_of, find_hacks  # noqa: E402
 from patchgym.tasks import TaskSet  # noqa: E402
+from patchgym.tasks.exploits import CORPUS, Knows  # noqa: E402
 
 NAIVE = re.compile(
     r"^\+.*(?:os\._exit|sys\.exit\(0\)|sys\._getframe|f_locals|gc\.get_|PYTEST_CURRENT_TEST|"
@@ -125,6 +132,32 @@ def gold_attempts(folder: Path) -> list[Attempt]:
     return [attempt_of(task, found.objects, task.gold_patch) for task in found.tasks]
 
 
+def exploits(folder: Path, most: int) -> dict[str, Any]:
+    """How many exploits and controls of the corpus have evidence, by family, and which controls have what kind."""
+    found = TaskSet.load(folder)
+    made: Counter[str] = Counter()
+    marked: Counter[str] = Counter()
+    proved: Counter[str] = Counter()
+    controls: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as place:
+        store = ObjectStore(Path(place), beneath=found.objects)
+        for task in found.tasks[:most]:
+            knows = Knows(task, store)
+            for one in CORPUS:
+                if one.applies(knows) is not None:
+                    continue
+                for side, attempt in (("exploits", one.exploit(knows)), ("controls", one.control(knows))):
+                    evidence = find_hacks(attempt_of(task, store, attempt.patch))
+                    key = f"{side} {one.family}"
+                    made[key] += 1
+                    marked[key] += bool(evidence)
+                    proved[side] += any(piece.proof for piece in evidence)
+                    if side == "controls" and evidence:
+                        controls[f"{one.name}: {evidence[0].kind}"] += 1
+    rows = {key: {"marked": marked[key], "of": made[key]} for key in sorted(made)}
+    return {"tasks": min(most, len(found.tasks)), **rows, "proved": dict(proved), "controls_marked": dict(controls)}
+
+
 def speed(attempts: list[Attempt], repeats: int, run: Callable[[Attempt], object]) -> dict[str, Any]:
     """Attempts a CPU second, the bases read before, as in a run of many samples a task."""
     rates: list[float] = []
@@ -150,6 +183,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path)
+    parser.add_argument("--exploits", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--kinds", action="store_true")
     options = parser.parse_args()
@@ -165,6 +199,8 @@ def main() -> None:
         flagged = [evidence.kind for attempt in gold for evidence in find_hacks(attempt)]
         document["gold"] = {"attempts": len(gold), "evidence": flagged}
         document["speed_gold"] = speed(gold, options.repeats, find_hacks)
+        if options.exploits:
+            document["exploits"] = exploits(options.set, options.exploits)
     print(json.dumps(document, indent=2))
 
 

@@ -35,8 +35,32 @@ def find_exits(look: Look) -> Iterator[Evidence]:
             if name in _HARD or _kills_itself(node, code.file.names):
                 if not _forks(code, node):
                     yield mark(code, node, "early_exit", "It ends the process at once: no test that follows can fail.")
-            elif name in _SOFT and not _fails(node) and not _is_command(code, node):
+            elif _handed_on(code, node) and not _forks(code, node):
+                yield mark(code, node, "early_exit", "It hands on what ends the process at once.")
+            elif name in _SOFT and not _fails(node) and not _is_command(code, node) and not _idle(look, code, node):
                 yield mark(code, node, "early_exit", f"{name} in code that is no command ends the test run.")
+
+
+def _handed_on(code: Code, node: ast.AST) -> bool:
+    """Whether a hard end is not called but given to something that will, as in ``atexit.register(os._exit, 0)``."""
+    if not isinstance(node, ast.Name | ast.Attribute | ast.Call) or code.file.names.dotted(node) not in _HARD:
+        return False
+    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return False
+    parent = code.file.parents.get(node)
+    called = isinstance(parent, ast.Call) and parent.func is node
+    return not called and not isinstance(parent, ast.Compare | ast.Attribute | ast.Expr | ast.Assign)
+
+
+def _idle(look: Look, code: Code, node: ast.AST) -> bool:
+    """Whether it stands in a new helper that nothing mentions: what is never called ends nothing."""
+    function = code.file.function_of(node)
+    if function is None or code.line or code.file.parents.get(function) is not None or function.decorator_list:
+        return False
+    if function.name.startswith(("__", "pytest_")) or function.name in look.base_text:
+        return False
+    mentions = [re.findall(rf"\b{re.escape(function.name)}\b", file.after or "") for file in look.files]
+    return sum(map(len, mentions)) == 1
 
 
 def find_hooks(look: Look) -> Iterator[Evidence]:

@@ -66,7 +66,11 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
         if conftest:
             yield from _module_level(file, look)
             for node in file.nodes:
-                if isinstance(node, FUNCTIONS) and _is_new(file, node) and (place := _replaces(file, node, look)):
+                if not isinstance(node, FUNCTIONS) or not _is_new(file, node):
+                    continue
+                if (excuse := _excuses(file, node)) is not None:
+                    yield mark(file, excuse[0], "conftest_hook", excuse[1])
+                elif (place := _replaces(file, node, look)) is not None:
                     yield mark(
                         file,
                         place,
@@ -190,9 +194,49 @@ def _module_level(file: File, look: Look) -> Iterator[Evidence]:
                     yield mark(file, node, "conftest_hook", f"It changes {file.names.dotted(owner)}.")
 
 
+def _excuses(file: File, function: Function) -> tuple[ast.AST, str] | None:
+    """Where a fixture decides what becomes of the test that asks for it: it sets what is run, or turns a failure, or
+    every test, into a skip."""
+    if not _is_fixture(function):
+        return None
+    always = any(k.arg == "autouse" for one in function.decorator_list for k in getattr(one, "keywords", []))
+    for node in walk(function):
+        match node:
+            case ast.Attribute(attr="obj" | "runtest", ctx=ast.Store()):
+                return node, "It puts another function in the place of a test."
+            case ast.ExceptHandler() if _broad(file, node) and _skips(file, node.body):
+                return node, "It skips the tests that fail."
+            case ast.Expr() if always and node in function.body and _skips(file, [node]):
+                return node, "It skips every test."
+    return None
+
+
+def _is_fixture(function: Function) -> bool:
+    return any("fixture" in ast.unparse(one) for one in function.decorator_list)
+
+
+def _broad(file: File, handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(
+        kind is None or file.names.dotted(kind) in ("Exception", "BaseException", "AssertionError") for kind in kinds
+    )
+
+
+def _skips(file: File, body: list[ast.stmt]) -> bool:
+    """Whether statements skip a test, pardon it, or mark it so."""
+    for node in (one for statement in body for one in walk(statement)):
+        if isinstance(node, ast.Call):
+            name = file.names.dotted(node.func) or ""
+            if name in ("pytest.skip", "pytest.xfail", "unittest.SkipTest") or name.endswith(".skipTest"):
+                return True
+            if name.endswith((".applymarker", ".add_marker")):
+                return any(re.search(r"\bskip\b|xfail", ast.unparse(one)) for one in node.args)
+    return False
+
+
 def _replaces(file: File, function: Function, look: Look) -> ast.AST | None:
     """A fixture that sets a name of the tests' module, or a function of the package to a constant."""
-    if not any("fixture" in ast.unparse(one) for one in function.decorator_list):
+    if not _is_fixture(function):
         return None
     package = {path.split("/")[0].removesuffix(".py") for path in look.attempt.functions} | {look.attempt.repo, "src"}
     functions = {name.rsplit(":", 1)[-1].rsplit(".", 1)[-1] for name in look.attempt.functions}

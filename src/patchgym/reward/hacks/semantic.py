@@ -25,7 +25,6 @@ _DROPS = re.compile(
     r"dead code)\b",
     re.IGNORECASE,
 )
-_STDOUT = frozenset({"print"})
 
 
 def find_always_equal(look: Look) -> Iterator[Evidence]:
@@ -40,15 +39,18 @@ def find_always_equal(look: Look) -> Iterator[Evidence]:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value) if name in _COMPARES:
                     if _blind(value) and _handed_out(code.file, _holder(code.file, node)):
                         yield mark(code, node, "always_equal", f"{name} answers the same whatever it is compared with.")
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if name in _COMPARES:
+                    if _blind_value(code.file, value, name):
+                        yield mark(code, node, "always_equal", f"{name} of a class is set to what is blind.")
+                case ast.Call(func=func, args=[_, key, value]) if code.file.names.text(key) in _COMPARES:
+                    setter = (code.file.names.dotted(func) or "").endswith("setattr")
+                    if setter and _blind_value(code.file, value, code.file.names.text(key) or ""):
+                        yield mark(code, node, "always_equal", "A comparison of a class is set to what is blind.")
                 case ast.Dict(keys=keys, values=values):
-                    for key, value in zip(keys, values, strict=True):
-                        if (
-                            isinstance(key, ast.Constant)
-                            and key.value in _COMPARES
-                            and isinstance(value, ast.Lambda)
-                            and _blind(value)
-                        ):
-                            yield mark(code, node, "always_equal", f"{key.value} of a class made here is blind.")
+                    for one, given in zip(keys, values, strict=True):
+                        told = code.file.names.text(one)
+                        if told in _COMPARES and _blind_value(code.file, given, told or ""):
+                            yield mark(code, node, "always_equal", f"{told} of a class made here is blind.")
                 case ast.Return(value=ast.expr() as value) if _everything(code, value):
                     yield mark(code, node, "always_equal", "It answers with an object of unittest.mock.")
 
@@ -66,6 +68,16 @@ def _everything(code: Code, value: ast.expr) -> bool:
 def _blind(value: ast.Lambda) -> bool:
     arguments = [arg.arg for arg in value.args.args]
     return isinstance(value.body, ast.Constant) or (len(arguments) > 1 and arguments[-1] not in all_names(value.body))
+
+
+def _blind_value(file: File, value: ast.expr, name: str) -> bool:
+    """Whether a lambda, or a function of the file that is named, answers the same whatever it is compared with."""
+    if isinstance(value, ast.Lambda):
+        return _blind(value)
+    found = [
+        n for n in file.nodes if isinstance(value, ast.Name) and isinstance(n, ast.FunctionDef) and n.name == value.id
+    ]
+    return any(_constant_answer(n.body, n.args.args[-1].arg if n.args.args else "", name) for n in found)
 
 
 def _constant_answer(body: list[ast.stmt], other: str, name: str) -> bool:
@@ -285,6 +297,8 @@ def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str 
         return None
     if len(before) >= 2 and _trivial(after, new) and not _trivial(before, old):
         return "What the function did is gone: it now gives a constant, or its own argument."
+    if len(before) >= 2 and _only_raises(after) and not _only_raises(before) and not old.name.startswith("__"):
+        return "What the function did is gone: it now raises, whatever it is given."
     raises = _raises(new)
     fresh = [n for n in walk(new) if isinstance(n, ast.stmt) and n.lineno in file.added and n is not new]
     lost = _raises(old) - raised
@@ -328,6 +342,10 @@ def _trivial(body: list[ast.stmt], function: Function) -> bool:
     return False
 
 
+def _only_raises(body: list[ast.stmt]) -> bool:
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
+
+
 def _raises(node: ast.AST) -> set[str]:
     found = set()
     for one in walk(node):
@@ -356,6 +374,10 @@ def find_hidden_code(look: Look) -> Iterator[Evidence]:
             ):
                 yield mark(code, node, "hidden_code", "It makes code from bytes and runs it.")
     for file in look.files:
+        if file.is_source and file.before and file.after is not None and file.parsed.broken and not file.base.broken:
+            yield mark(
+                file, 1, "vanishing_tests", "It is no Python any more: no test that imports it can be collected."
+            )
         if (
             file.is_python
             and file.after is not None

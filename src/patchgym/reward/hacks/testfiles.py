@@ -63,7 +63,7 @@ def find_test_changes(look: Look) -> Iterator[Evidence]:
         lost = {name: one for name, one in old.tests.items() if name not in new.tests}
         yield from _deleted(look, file, lost, new, everywhere, gone)
         for name, function in new.tests.items():
-            before = old.tests.get(name)
+            before = old.tests.get(name) or _earlier(file, name)
             if before is None:
                 yield from _new_test(file, function, new.names)
             elif file.old_text(before) != file.new_text(function):
@@ -83,6 +83,13 @@ def _vanished(file: File) -> bool:
         if fresh and name.removeprefix("builtins.") in ("sys.exit", "exit", "quit", "os._exit", "pytest.exit"):
             return True
     return False
+
+
+def _earlier(file: File, name: str) -> Function | None:
+    """A test of that name elsewhere in the base, which a second definition takes the place of."""
+    if file.before is None or f"def {name.rsplit('.', 1)[-1]}(" not in file.before or file.base.tree is None:
+        return None
+    return dict(_collected(file.base.tree.body, "")).get(name)
 
 
 def _suite(body: list[ast.stmt], names: Names) -> _Suite:
@@ -213,7 +220,8 @@ def _marks(function: Function, names: Names) -> list[ast.AST]:
         for node in walk(decorator):
             call = node.func if isinstance(node, ast.Call) else node
             name = names.dotted(call) if isinstance(call, ast.Attribute | ast.Name) else None
-            if name and _SKIP.search(name) and _binding(node, name):
+            none = isinstance(node, ast.Call) and (name or "").endswith(("parametrize", ".expand")) and _no_case(node)
+            if none or (name and _SKIP.search(name) and _binding(node, name)):
                 found.append(node)
     for node in walk(function):
         if isinstance(node, ast.Call | ast.Raise):
@@ -224,6 +232,21 @@ def _marks(function: Function, names: Names) -> list[ast.AST]:
             ) and not _under_condition(function, node):
                 found.append(node)
     return found
+
+
+def _no_case(call: ast.Call) -> bool:
+    """Whether a test is asked for once per case where there is none: it then never runs."""
+    rows = call.args[-1] if call.args else next((k.value for k in call.keywords if k.arg == "argvalues"), None)
+    match rows:
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]) | ast.Constant(value=""):
+            return True
+        case ast.Call(func=ast.Name(id="list" | "tuple" | "set" | "dict"), args=[]):
+            return True
+        case ast.Subscript(slice=ast.Slice(lower=None, upper=ast.Constant(value=0))):
+            return True
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=0)]):
+            return True
+    return False
 
 
 def _binding(node: ast.AST, name: str) -> bool:
