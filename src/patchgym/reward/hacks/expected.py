@@ -84,6 +84,7 @@ def _written(node: ast.expr) -> Value:
 
 
 def is_literal(node: ast.expr) -> bool:
+    """Whether an expression is written down whole: constants, and containers and signs around them; not too large."""
     kinds = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.USub, ast.Load, ast.UAdd)
     nodes = walk(node)
     return len(nodes) <= _LITERAL_NODES and all(isinstance(one, kinds) for one in nodes)
