@@ -1,6 +1,7 @@
 """``patchgym grade``: what it makes of a file of patches, and of one that is none."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from importlib import resources
@@ -14,6 +15,7 @@ from patchgym.content import ObjectStore
 from patchgym.errors import DataError, PatchgymError, UsageError
 from patchgym.records import Environment, Outcome, Tally, TaskSetManifest, TestReport, Verdict
 from patchgym.tasks import TaskSet
+from patchgym.tasks.flakes import read_flakes
 from patchgym.tasks.taskset import write_task_set
 from tests.records_for_tests import THEN
 from tests.workshop import FIXED, calc_task, need_namespaces, patch_of
@@ -123,9 +125,29 @@ def test_gradings_that_do_not_agree_are_flakes_by_test(tmp_path: Path) -> None:
     good = report(Verdict.RESOLVED, a=Outcome.PASSED, b=Outcome.PASSED)
     bad = report(Verdict.UNRESOLVED, a=Outcome.PASSED, b=Outcome.FAILED)
     lost = report(Verdict.INFRA_ERROR)
-    assert [(one.test, one.seen) for one in _flakes([_Graded(1, task, (good, bad))])] == [("b", ("passed", "failed"))]
     doubt = good.model_copy(update={"verdict": Verdict.ABSTAINED})
-    assert [(one.test, one.seen) for one in _flakes([_Graded(1, task, (good, doubt))])] == [
-        ("", ("resolved", "abstained"))
-    ]
-    assert _flakes([_Graded(1, task, (good, lost, good))]) == []
+
+    def seen(*reports: TestReport) -> list[tuple[str | None, tuple[str, ...]]]:
+        return [(one.flake.test, one.flake.seen) for one in _flakes([_Graded(1, task, reports)])]
+
+    assert seen(good, bad) == [("b", ("passed", "failed"))]
+    assert seen(good, doubt) == [(None, ("resolved", "abstained"))]
+    assert seen(good, lost, good) == []
+
+
+def test_what_does_not_agree_is_noted_in_the_task_set(
+    tmp_path: Path, taskset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = shutil.copytree(taskset, tmp_path / "set")
+    task = TaskSet.load(copied).tasks[0]
+    good = report(Verdict.RESOLVED, a=Outcome.PASSED, b=Outcome.PASSED)
+    bad = report(Verdict.UNRESOLVED, a=Outcome.PASSED, b=Outcome.FAILED)
+    graded = [_Graded(1, task, (good, bad))]
+    monkeypatch.setattr("patchgym.cli.grade._grade", lambda *_: graded)
+    assert grade(tmp_path, copied, row(""), "--repeat", "2").exit_code == 1
+    assert [(one.task_id, one.test, one.seen) for one in read_flakes(copied)] == [("calc-1", "b", ("passed", "failed"))]
+    assert grade(tmp_path, copied, row(""), "--repeat", "2").exit_code == 1
+    assert len(read_flakes(copied)) == 2
+    graded[0] = _Graded(1, task, (good, good))
+    assert grade(tmp_path, copied, row(""), "--repeat", "2").exit_code == 0
+    assert len(read_flakes(copied)) == 2

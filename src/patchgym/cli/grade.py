@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -15,10 +16,11 @@ from patchgym.cli.console import show_json, show_line, show_table, stage
 from patchgym.cli.patchfile import read_patches
 from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
-from patchgym.grading import Grader
+from patchgym.grading import GRADER_VERSION, Grader
 from patchgym.records import Outcome, Task, TestReport, Verdict
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
+from patchgym.tasks.flakes import Flake, note_flakes
 
 
 @click.command()
@@ -31,8 +33,8 @@ from patchgym.tasks import TaskSet
 def command(taskset: Path, patches: Path, repeat: int, quality: bool, as_json: bool) -> None:
     """Grade patches in fresh sandboxes with pristine tests.
 
-    With --repeat, each patch is graded so many times, and what does not agree is a flake of its task. Exit code 1 when
-    grading itself failed, or gradings of one patch do not agree.
+    With --repeat, each patch is graded so many times, and what does not agree is noted in the task set, where
+    `tasks audit` finds it. Exit code 1 when grading itself failed, or gradings of one patch do not agree.
     """
     tasks = TaskSet.load(taskset)
     pairs = read_patches(patches, tasks)
@@ -42,6 +44,7 @@ def command(taskset: Path, patches: Path, repeat: int, quality: bool, as_json: b
         show_json(_document(graded, flakes, repeat))
     else:
         _show(patches.name, graded, flakes)
+    note_flakes(taskset, (one.flake for one in flakes))
     lost = any(report.verdict is Verdict.INFRA_ERROR for one in graded for report in one.reports)
     sys.exit(1 if lost or flakes else 0)
 
@@ -56,26 +59,31 @@ class _Graded:
 
 
 @dataclass(frozen=True)
-class _Flake:
-    """What gradings of one patch do not agree on: a test, or (``test`` empty) the verdict alone."""
+class _Flaked:
+    """What gradings of the patch of one ``line`` do not agree on."""
 
     line: int
-    task: str
-    test: str
-    seen: tuple[str, ...]
+    flake: Flake
 
 
-def _flakes(graded: Sequence[_Graded]) -> list[_Flake]:
+def _flakes(graded: Sequence[_Graded]) -> list[_Flaked]:
     """Every disagreement. A grading that the machine spoiled says nothing."""
-    found: list[_Flake] = []
+    found: list[_Flaked] = []
+    now = datetime.now(UTC)
+
+    def note(one: _Graded, test: str | None, seen: tuple[str, ...]) -> None:
+        flake = Flake(task_id=one.task.id, test=test, seen=seen, grader_version=GRADER_VERSION, at=now)
+        found.append(_Flaked(one.line, flake))
+
     for one in graded:
         told = [report for report in one.reports if report.verdict is not Verdict.INFRA_ERROR]
         tests = {test: tuple(report.tests.get(test, Outcome.MISSING) for report in told) for test in _tests(told)}
         shaky = {test: seen for test, seen in tests.items() if len(set(seen)) > 1}
-        found += [_Flake(one.line, one.task.id, test, tuple(map(str, seen))) for test, seen in sorted(shaky.items())]
+        for test, seen in sorted(shaky.items()):
+            note(one, test, tuple(map(str, seen)))
         verdicts = tuple(str(report.verdict) for report in told)
         if len(set(verdicts)) > 1 and not shaky:
-            found.append(_Flake(one.line, one.task.id, "", verdicts))
+            note(one, None, verdicts)
     return found
 
 
@@ -83,7 +91,7 @@ def _tests(reports: Sequence[TestReport]) -> set[str]:
     return {test for report in reports for test in report.tests}
 
 
-def _document(graded: Sequence[_Graded], flakes: Sequence[_Flake], repeat: int) -> JsonValue:
+def _document(graded: Sequence[_Graded], flakes: Sequence[_Flaked], repeat: int) -> JsonValue:
     every = [report for one in graded for report in one.reports]
     rows: list[JsonValue] = [
         {"task_id": one.task.id, "line": one.line, **report.model_dump(mode="json")}
@@ -91,13 +99,14 @@ def _document(graded: Sequence[_Graded], flakes: Sequence[_Flake], repeat: int) 
         for report in one.reports
     ]
     told: list[JsonValue] = [
-        {"task_id": one.task, "line": one.line, "test": one.test or None, "seen": list(one.seen)} for one in flakes
+        {"task_id": one.flake.task_id, "line": one.line, "test": one.flake.test, "seen": list(one.flake.seen)}
+        for one in flakes
     ]
     counts: dict[str, JsonValue] = {str(verdict): sum(r.verdict is verdict for r in every) for verdict in Verdict}
     return {"graded": len(graded), "repeat": repeat, **counts, "flakes": told, "reports": rows}
 
 
-def _show(title: str, graded: Sequence[_Graded], flakes: Sequence[_Flake]) -> None:
+def _show(title: str, graded: Sequence[_Graded], flakes: Sequence[_Flaked]) -> None:
     rows = [
         (
             str(one.line),
@@ -113,7 +122,8 @@ def _show(title: str, graded: Sequence[_Graded], flakes: Sequence[_Flake]) -> No
     ]
     show_table(title, ("line", "task", "verdict", "fail-to-pass", "hidden", "pass-to-pass", "why"), rows)
     if flakes:
-        ledger = [(one.task, one.test or "the verdict", " ".join(one.seen)) for one in flakes]
+        told = [one.flake for one in flakes]
+        ledger = [(flake.task_id, flake.test or "the verdict", " ".join(flake.seen)) for flake in told]
         show_table("Gradings of one patch that do not agree", ("task", "test", "seen"), ledger)
     if not graded:
         show_line("The file holds no patch.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from patchgym.content import Entry, ObjectStore
+from patchgym.grading import GRADER_VERSION
 from patchgym.records import Environment, Source, Task, TaskSetManifest, Validation
+from patchgym.tasks.flakes import Flake, note_flakes
 from patchgym.tasks.gates.audit import (
     Attacker,
     AuditReport,
@@ -209,6 +212,21 @@ def test_the_command_shows_findings_and_exits_with_1(sets: Path) -> None:
     assert "statement/line_number" in done.stdout
     assert "[bold]" in done.stdout
     assert "bad: " in done.stdout.splitlines()[-1]
+
+
+def test_gradings_that_did_not_agree_are_found_as_long_as_the_grader_is_the_same(sets: Path, tmp_path: Path) -> None:
+    taskset = shutil.copytree(sets / "good", tmp_path / "good")
+    seen = Flake(task_id="calc-1", test="t", seen=("passed", "failed"), grader_version="0", at=THEN)
+    note_flakes(taskset, [seen])
+    assert command(str(taskset), "--no-workspace").returncode == 0
+    note_flakes(taskset, [seen.model_copy(update={"grader_version": GRADER_VERSION})])
+    found = json.loads(command(str(taskset), "--no-workspace", "--json").stdout)
+    assert [(one["check"], one["kind"], one["where"]) for one in found["findings"]] == [("ledger", "flaky", "t")]
+    with (taskset / "flakes.jsonl").open("ab") as ledger:
+        ledger.write(b"{}\n")
+    broken = command(str(taskset), "--no-workspace")
+    assert broken.returncode == 2
+    assert "flakes.jsonl" in broken.stderr
 
 
 def test_the_command_prints_one_json_document(sets: Path) -> None:

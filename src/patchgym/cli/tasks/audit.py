@@ -19,6 +19,7 @@ from patchgym.records import Task
 from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 from patchgym.tasks.cleaning import write_without
+from patchgym.tasks.flakes import Flake, read_flakes
 
 if TYPE_CHECKING:
     from patchgym.tasks.gates.audit import AuditReport
@@ -50,7 +51,8 @@ def command(
     if clean is not None and ids:
         raise UsageError("--clean writes the whole set, and --task looks at some of it", mend="Leave one of them out.")
     tasks = TaskSet.load(taskset)
-    report = _audit(tasks, chosen_tasks(tasks, "all", ids), _settings(allowed, least_points), not no_workspace)
+    flakes = read_flakes(taskset)
+    report = _audit(tasks, flakes, chosen_tasks(tasks, "all", ids), _settings(allowed, least_points), not no_workspace)
     if as_json:
         show_json({**report.model_dump(mode="json"), "counts": dict(report.counts())})
     else:
@@ -78,7 +80,9 @@ def _settings(allowed: Sequence[str], least_points: int) -> "GateSettings":
     return validated(GateSettings, changes, "of the command line")
 
 
-def _audit(tasks: TaskSet, chosen: Sequence[Task], settings: "GateSettings", attack: bool) -> "AuditReport":
+def _audit(
+    tasks: TaskSet, flakes: Sequence[Flake], chosen: Sequence[Task], settings: "GateSettings", attack: bool
+) -> "AuditReport":
     from patchgym.tasks.gates.audit import Attacker, audit
 
     # The set's own store stays as it is: patched trees go into a copy.
@@ -88,9 +92,11 @@ def _audit(tasks: TaskSet, chosen: Sequence[Task], settings: "GateSettings", att
         with sandboxes(objects) as factory, stage("Audit tasks", len(chosen)) as shown:
             cores = len(os.sched_getaffinity(0))
             attacker = Attacker(factory, build_environment, cores) if attack else None
-            return asyncio.run(
-                audit(chosen, objects, settings, attacker, on_progress=lambda done, total: shown.update(done, total))
-            )
+
+            def progress(done: int, total: int) -> None:
+                shown.update(done, total)
+
+            return asyncio.run(audit(chosen, objects, settings, attacker, flakes=flakes, on_progress=progress))
 
 
 def _show(report: "AuditReport", name: str, attacked: bool) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from patchgym.content import ObjectStore, apply_patch, patched_paths
 from patchgym.errors import DataError, EnvironmentBuildError, PatchError, SandboxError
-from patchgym.grading import is_protected
+from patchgym.grading import GRADER_VERSION, is_protected
 from patchgym.records import Environment, Record, Task
 from patchgym.sandbox import SandboxFactory
+from patchgym.tasks.flakes import Flake
 from patchgym.tasks.gates.attack.secrets import normal
 from patchgym.tasks.gates.description import describe
 from patchgym.tasks.gates.findings import Finding, one_line
@@ -46,6 +47,7 @@ class Subject:
     task: Task
     objects: ObjectStore
     settings: GateSettings = field(default_factory=GateSettings)
+    flakes: tuple[Flake, ...] = ()
 
     @cached_property
     def answer(self) -> Answer:
@@ -164,6 +166,15 @@ def check_licence(subject: Subject) -> Iterator[Finding]:
             yield subject.finding("licence", "differs", told, mend, "source.license")
 
 
+def check_ledger(subject: Subject) -> Iterator[Finding]:
+    """No two gradings of one patch were seen to disagree, by the grader of today."""
+    for flake in subject.flakes:
+        if flake.grader_version == GRADER_VERSION:
+            told = f"graded on {flake.at:%Y-%m-%d}: {' '.join(flake.seen)}"
+            mend = "Leave the task out: a flaky test rewards luck."
+            yield subject.finding("ledger", "flaky", told, mend, flake.test or "verdict")
+
+
 def check_priority(subject: Subject) -> Iterator[Finding]:
     """The priority score reaches the thresholds (by default there are none)."""
     settings = subject.settings.priority
@@ -192,6 +203,7 @@ TASK_CHECKS: tuple[TaskCheck, ...] = (
     check_gold,
     check_hidden,
     check_licence,
+    check_ledger,
     check_priority,
 )
 """Checks of one task."""
@@ -216,12 +228,14 @@ async def audit(
     settings: GateSettings,
     attacker: Attacker | None = None,
     *,
+    flakes: Sequence[Flake] = (),
     task_checks: Sequence[TaskCheck] = TASK_CHECKS,
     set_checks: Sequence[SetCheck] = SET_CHECKS,
     on_progress: Progress = lambda done, total: None,
 ) -> AuditReport:
     """Run every check over ``tasks``, whose objects are in ``objects`` (patched trees are added to it), and, with an
-    ``attacker``, the attack on each workspace. A task that cannot be checked is a finding, not an error.
+    ``attacker``, the attack on each workspace; ``flakes`` is the ledger of the set. A task that cannot be checked is a
+    finding, not an error.
 
     Raises:
         PrerequisiteError: this machine cannot make sandboxes or environments.
@@ -233,7 +247,8 @@ async def audit(
     async def one(task: Task) -> list[Finding]:
         nonlocal done
         async with slots:
-            found = await asyncio.to_thread(_checked, Subject(task, objects, settings), task_checks)
+            noted = tuple(flake for flake in flakes if flake.task_id == task.id)
+            found = await asyncio.to_thread(_checked, Subject(task, objects, settings, noted), task_checks)
             if attacker is not None:
                 found += await _attacked(task, objects, attacker)
         done += 1
