@@ -95,6 +95,13 @@ def test_another_recipe_shows_what_would_change_and_writes_nothing(run: Path, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "mine.toml"])
 
 
+def test_a_cleaned_run_is_scored_as_the_run_that_it_was_made_of(run: Path, tmp_path: Path) -> None:
+    scored("score", "run", "--set", "reward.weights.steps=5", "--out", "new", cwd=tmp_path)
+    scored("traces", "clean", "new", "--out", "cleaned", cwd=tmp_path)
+    report = json.loads(scored("score", "cleaned", "--json", cwd=tmp_path).stdout)
+    assert (report["reward"]["weights"]["steps"], report["changed"]) == (5, 0)
+
+
 def test_a_run_with_new_rewards_is_whole_and_scores_itself_the_same(run: Path, tmp_path: Path) -> None:
     scored("score", "run", "--set", "reward.weights.steps=5", "--out", "new", cwd=tmp_path)
     old, new = RunDirectory.read(run), RunDirectory.read(tmp_path / "new")

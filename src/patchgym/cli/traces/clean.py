@@ -57,11 +57,13 @@ def _cleaned(path: Path, out: Path, known: list[bytes]) -> "Cleaning":
     from patchgym.traces.cleaning import clean_run
 
     old = RunDirectory.read(path)
+    # So that `score` and `diagnose` read the copy by the settings that its rewards were made with.
+    rewards = {"reward": old.manifest.config["reward"]} if "reward" in old.manifest.config else {}
     with beside(out) as scratch, stage("Clean", total=len(old.ids)) as shown:
         manifest = RunManifest(
             id=out.name,
             command="traces clean",
-            config={"run": old.manifest.id, "command": old.manifest.command, "known": len(known)},
+            config={"run": old.manifest.id, "command": old.manifest.command, "known": len(known), **rewards},
             versions={**old.manifest.versions, "patchgym": version("patchgym")},
             task_hashes=old.manifest.task_hashes,
             seed=old.manifest.seed,
