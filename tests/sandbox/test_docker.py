@@ -16,8 +16,9 @@ import pytest
 
 from patchgym.content import ObjectStore
 from patchgym.errors import PrerequisiteError, SandboxError
-from patchgym.sandbox import ExecResult, NamespaceSandboxes, ProcessSandboxes, SandboxSpec
+from patchgym.sandbox import Ending, ExecResult, NamespaceSandboxes, ProcessSandboxes, SandboxSpec
 from patchgym.sandbox.docker import DockerSandboxes, Engine, check_docker
+from patchgym.sandbox.docker.container import Container
 from patchgym.sandbox.docker.engine import filters
 from patchgym.sandbox.docker.leases import labels, sweep
 from patchgym.sandbox.docker.machine import user_of
@@ -213,3 +214,29 @@ def test_what_is_of_another_machine_is_left_alone(calls: Engine, image: str, tmp
     left = {one["Id"] for one in calls.call("GET", "/containers/json", all="1")}
     assert (made[0] in left, made[1] in left) == (True, False)
     calls.call("DELETE", f"/containers/{made[0]}", force="1")
+
+
+def test_an_engine_that_misses_the_end_of_a_command_does_not_lose_the_sandbox(
+    store: ObjectStore, tree: str, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does when many processes end at once: what it says is then "running", of nothing that is left."""
+    made = DockerSandboxes(store, cache=tmp_path / "cache", scratch=tmp_path / "scratch", host=engine)
+    told = Container.state
+
+    async def go() -> tuple[ExecResult, ExecResult]:
+        sandbox = await made.create(SandboxSpec(tree=tree))
+        try:
+            monkeypatch.setattr("patchgym.sandbox.docker.sandbox._PATIENCE_S", 0.4)
+            monkeypatch.setattr(Container, "state", lambda container, name: (None, True))
+            lost = await sandbox.exec(["sh", "-c", "sleep 100"], timeout_s=0.5)
+            monkeypatch.setattr(Container, "state", told)
+            return lost, await sandbox.exec(["sh", "-c", "echo here"])
+        finally:
+            await sandbox.close()
+
+    try:
+        lost, after = asyncio.run(go())
+    finally:
+        made.close()
+    assert lost.ending is Ending.TIMED_OUT
+    assert after.stdout == b"here\n"

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from patchgym.sandbox.system import Empty, Shown
 _INSIDE = "/run/patchgym/channel"
 _FIRST_LOOK_S, _LAST_LOOK_S, _SLOWER = 0.01, 0.25, 1.5
 _PATIENCE_S, _DRAIN_S, _GLANCE_S = 10.0, 5.0, 0.1
+_KILLED = 128 + signal.SIGKILL
 _OPEN_FILES = 4096
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")] + ["/dev"]
 _SERVICE_USER = "1000:1000"
@@ -218,7 +220,11 @@ class DockerSandbox(LayeredSandbox):
             if time.monotonic() >= until:
                 step.kill(Ending.TIMED_OUT)
             if step.unwanted.is_set():
-                await self._in_worker(lambda: container.end_others(self._left))
+                living = await self._in_worker(lambda: container.end_others(self._left))
+                if not living and patience < _PATIENCE_S / 2:
+                    # Nothing is left of it, and the engine does not notice: it misses ends when many come at once.
+                    code, begun = _KILLED, True
+                    break
                 patience -= _FIRST_LOOK_S
                 pause = _FIRST_LOOK_S
             if patience < 0:
