@@ -48,10 +48,19 @@ class AdaptedModel:
         """How many ids the model knows, from 0."""
         return self.head.out_features
 
-    def read(self, ids_BT: Tensor, cache: DynamicCache | None = None) -> Tensor:
-        """Last hidden states, shape BTD, of ids behind what ``cache`` holds already; they are added to it."""
+    def read(
+        self,
+        ids_BT: Tensor,
+        cache: DynamicCache | None = None,
+        mask_B1TS: Tensor | None = None,
+        positions_BT: Tensor | None = None,
+    ) -> Tensor:
+        """Last hidden states, shape BTD, of ids behind what ``cache`` holds already; they are added to it.
+        ``mask_B1TS`` is True where an id may look, ``positions_BT`` where it stands; without them the ids follow each
+        other."""
         # By position: transformers is renaming the argument of the cache.
-        hidden_BTD: Tensor = self.body(ids_BT, None, None, cache, use_cache=cache is not None).last_hidden_state
+        read = self.body(ids_BT, mask_B1TS, positions_BT, cache, use_cache=cache is not None)
+        hidden_BTD: Tensor = read.last_hidden_state
         return hidden_BTD
 
     def parameters(self) -> list[nn.Parameter]:
@@ -161,7 +170,7 @@ class Prefix:
         if self.length:
             cache = DynamicCache()
             hidden_BTD = model.read(torch.tensor([rows[0].ids[: self.length]]), cache)
-            self._read = [hidden_BTD, *(part for layer in cache.layers for part in _contents(layer))]
+            self._read = [hidden_BTD, *(part for layer in cache.layers for part in contents(layer))]
         self._leaves = [part.detach().requires_grad_(part.requires_grad) for part in self._read]
 
     def before(self, rows: int) -> tuple[Tensor, DynamicCache]:
@@ -218,7 +227,12 @@ def micro_batches(rows: Sequence[TokenRow], tokens: int, offset: int = 0) -> lis
     return parts
 
 
-def _contents(layer: object) -> tuple[Tensor, Tensor]:
+def contents(layer: object) -> tuple[Tensor, Tensor]:
+    """Keys and values of one layer of a cache.
+
+    Raises:
+        ConfigError: the model keeps something else.
+    """
     if not isinstance(layer, DynamicLayer) or layer.keys is None or layer.values is None:
         raise _untrainable(f"it keeps a {type(layer).__name__} where keys and values were expected")
     return layer.keys, layer.values
