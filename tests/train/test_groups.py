@@ -3,7 +3,7 @@
 import pytest
 
 from patchgym.records import Step, StepTokens, Trajectory
-from patchgym.train import Reason, RowSet
+from patchgym.train import PolicyGradientSettings, Reason, RowSet
 from patchgym.train.groups import policy_gradient_rows
 from tests.records_for_tests import make_reward, make_step
 from tests.train.tiny import graded, rewarded
@@ -16,12 +16,17 @@ def steps(prompt: int = 2) -> list[Step]:
     return [make_step(0, tokens=made)]
 
 
-def advantages(rows: RowSet) -> dict[str, float | None]:
-    return {row.trajectory_id: row.advantage for row in rows.rows}
+def advantages(rows: RowSet) -> dict[str, float]:
+    """The one advantage of each row whose ids all have the same."""
+    found = {}
+    for row in rows.rows:
+        assert row.advantages is not None
+        (found[row.trajectory_id],) = {value for value, bit in zip(row.advantages, row.trainable, strict=True) if bit}
+    return found
 
 
-def made(*trajectories: Trajectory) -> RowSet:
-    return policy_gradient_rows(trajectories, max_length=20)
+def made(*trajectories: Trajectory, **settings: object) -> RowSet:
+    return policy_gradient_rows(trajectories, PolicyGradientSettings.model_validate({"max_row_tokens": 20, **settings}))
 
 
 def test_advantages_are_relative_to_the_group() -> None:

@@ -15,7 +15,8 @@ from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
 from patchgym.sandbox.bwrap import find_bwrap
-from patchgym.train import GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train import PolicyGradientSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train.losses import Predictions
 from patchgym.train.model import load_adapted, make_batch, trained_logprobs
 from patchgym.train.objectives import PolicyGradient
 from patchgym.train.trainer import schedule, train
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.train
 
 PROMPT, SEEN = [10, 11, 12, 13], [40, 41, 42]
 GOOD, BAD = [20, 21, 22], [30, 31, 32]
-RL = GrpoSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
+RL = PolicyGradientSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
 SL = SftSettings(learning_rate=3e-2, lora_rank=4, max_row_tokens=256, passes=12)
 
 
@@ -91,7 +92,7 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     first = grpo(pair, start=str(model_dir), out=tmp_path, settings=gentle, cache=cache, trained_on={})
     place = published(tmp_path, first)
     info = read_checkpoint(place)
-    assert (info.algorithm, info.step, info.version, info.base) == ("grpo", 1, first.version, str(model_dir))
+    assert (info.algorithm, info.step, info.version, info.base) == ("dr_grpo", 1, first.version, str(model_dir))
     assert info.parent == first.parent
     config = json.loads((place / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
     assert (config["inference_mode"], config["r"], config["lora_alpha"], config["lora_dropout"]) == (True, 4, 8, 0.0)
@@ -129,13 +130,16 @@ def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache
 
 
 def test_the_policy_gradients_losses_are_clipped_as_set() -> None:
-    row = TokenRow((1, 2, 3, 4), (0, 1, 1, 1), (0.0, -1.0, -1.0, -1.0), (-1, 0, 0, 0), "t", "g", advantage=2.0)
+    row = TokenRow(
+        (1, 2, 3, 4), (0, 1, 1, 1), (0.0, -1.0, -1.0, -1.0), (-1, 0, 0, 0), "t", "g", advantages=(0.0, 2.0, 2.0, 2.0)
+    )
     logprobs_N = torch.tensor([1.0, 1.5, 0.5]).log() - 1.0
     objective = PolicyGradient(RL.model_copy(update={"clip_low": 0.2, "clip_high": 0.3}))
-    losses_N, figures = objective.token_losses(make_batch([row]), logprobs_N)
+    losses_N, figures = objective.token_losses(make_batch([row]), Predictions(logprobs_N))
     torch.testing.assert_close(losses_N, torch.tensor([-2.0, -2.6, -1.0]))
     torch.testing.assert_close(figures["ratio"], torch.tensor([1.0, 1.5, 0.5]))
-    assert figures["clipped"].tolist() == [0.0, 1.0, 0.0]
+    assert figures["clipped_low"].tolist() == [0.0, 0.0, 0.0]
+    assert figures["clipped_high"].tolist() == [0.0, 1.0, 0.0]
     assert objective.normaliser([row, row]) == 2 * RL.max_row_tokens
 
 
@@ -179,7 +183,7 @@ def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Pat
     settings = RL.model_copy(update={"weight_decay": 0.5})
     model = load_adapted(str(model_dir), settings, cache)
     before = [part.detach().clone() for part in model.parameters()]
-    row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantage=0.0)
+    row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantages=(0.0, 0.0, 0.0))
     idle = replace(row, trainable=(0, 0, 0))
     report = train(RowSet(rows=(row, idle)), model, PolicyGradient(settings), settings, out=tmp_path, trained_on={})
     assert report.left_out == {"nothing_trainable": 1}
@@ -362,8 +366,8 @@ def test_without_torch_it_says_what_to_install() -> None:
         "sys.modules['torch'] = None",
         "from pathlib import Path",
         "from patchgym.errors import PrerequisiteError",
-        "from patchgym.train import GrpoSettings, SftSettings, grpo, sft",
-        "for update, settings in ((sft, SftSettings()), (grpo, GrpoSettings())):",
+        "from patchgym.train import PolicyGradientSettings, SftSettings, grpo, sft",
+        "for update, settings in ((sft, SftSettings()), (grpo, PolicyGradientSettings())):",
         "    try: update([], start='m', out=Path('out'), settings=settings, trained_on={})",
         "    except PrerequisiteError as error: print(error.mend)",
     )

@@ -62,7 +62,8 @@ def full_logprobs(model: torch.nn.Module, ids: Sequence[int], temperature: float
 def sampled_steps(
     model: torch.nn.Module, turns: Sequence[tuple[Sequence[int], Sequence[int]]], sampling: Sampling | None = None
 ) -> list[Step]:
-    """Steps of (prompt ids, sampled ids) with the log-probabilities that ``model`` gives them."""
+    """Steps of (prompt ids, sampled ids) with the log-probabilities that ``model`` gives them; nobody knows the messages
+    that the prompts are of."""
     sampling = sampling or Sampling()
     steps: list[Step] = []
     ids: list[int] = []
@@ -73,7 +74,7 @@ def sampled_steps(
         tokens = StepTokens(
             prompt_ids=tuple(prompt), sampled_ids=tuple(answer), logprobs=tuple(logprobs), mask=(1,) * len(answer)
         )
-        steps.append(make_step(index, tokens=tokens).model_copy(update={"sampling": sampling}))
+        steps.append(make_step(index, tokens=tokens).model_copy(update={"sampling": sampling, "prompt": ()}))
     return steps
 
 

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicLayer
 from patchgym.errors import ConfigError
 from patchgym.policy.chat import Tokenizer
 from patchgym.policy.models import load_model, read_checkpoint, resolve_model
+from patchgym.train.losses import Predictions, entropy
 from patchgym.train.report import TrainSettings
 from patchgym.train.rows import TokenRow
 
@@ -132,7 +133,7 @@ class Batch:
 def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
     """Lay out rows; their first ``offset`` ids are a prefix that was read before.
 
-    An advantage of None counts as 0: only imitation has it, and does not read it.
+    Advantages of None count as 0: only imitation has them, and does not read them.
 
     Raises:
         ValueError: there are no rows.
@@ -151,7 +152,7 @@ def make_batch(rows: Sequence[TokenRow], offset: int = 0) -> Batch:
         sampler_N=torch.tensor([rows[index].logprobs[at] for index, at in trained]),
         turns_N=torch.tensor([rows[index].turns[at] for index, at in trained]),
         temperature_N=torch.tensor([rows[index].temperature for index, _ in trained]),
-        advantages_N=torch.tensor([rows[index].advantage or 0.0 for index, _ in trained]),
+        advantages_N=torch.tensor([_advantage(rows[index], at) for index, at in trained]),
     )
 
 
@@ -190,18 +191,42 @@ class Prefix:
 
 
 def trained_logprobs(model: AdaptedModel, batch: Batch, prefix: Prefix | None = None) -> Tensor:
-    """Log-probabilities in nats of the batch's trained ids, shape N, at each row's temperature.
+    """Log-probabilities in nats of the batch's trained ids, shape N, at each row's temperature, as ``predict``."""
+    return _logprobs(_trained_logits(model, batch, prefix), batch)
 
-    ``prefix`` is what the batch was laid out behind, if anything. No attention mask is needed: padding is on the
-    right, and a causal model never looks there.
+
+def predict(
+    model: AdaptedModel, batch: Batch, prefix: Prefix | None = None, *, entropy_gradient: bool = False
+) -> Predictions:
+    """Log-probabilities of the batch's trained ids and entropies of their distributions, at each row's temperature.
+
+    ``prefix`` is what the batch was laid out behind, if anything. Entropies have a gradient only if asked for. There
+    are no values: this model has no value head.
     """
+    logits_NV = _trained_logits(model, batch, prefix)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropy_N = entropy(logits_NV)
+    return Predictions(_logprobs(logits_NV, batch), entropy_N)
+
+
+def _trained_logits(model: AdaptedModel, batch: Batch, prefix: Prefix | None) -> Tensor:
+    """Logits in front of the trained ids. No attention mask is needed: padding is on the right, and a causal model
+    never looks there."""
     if prefix and prefix.length:
         before_BTD, cache = prefix.before(len(batch.rows))
         hidden_BTD = torch.cat([before_BTD, model.read(batch.ids_BT, cache)], dim=1)
     else:
         hidden_BTD = model.read(batch.ids_BT)
-    logits_NV = model.head(hidden_BTD[batch.rows_N, batch.places_N]).float() / batch.temperature_N[:, None]
+    logits_NV: Tensor = model.head(hidden_BTD[batch.rows_N, batch.places_N]).float() / batch.temperature_N[:, None]
+    return logits_NV
+
+
+def _logprobs(logits_NV: Tensor, batch: Batch) -> Tensor:
     return -functional.cross_entropy(logits_NV, batch.targets_N, reduction="none")
+
+
+def _advantage(row: TokenRow, at: int) -> float:
+    return row.advantages[at] if row.advantages is not None else 0.0
 
 
 def families(rows: Sequence[TokenRow]) -> list[list[TokenRow]]:

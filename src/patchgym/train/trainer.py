@@ -18,10 +18,12 @@ from torch import Tensor
 
 from patchgym.errors import DivergenceError
 from patchgym.train.checkpoint import publish_checkpoint
-from patchgym.train.model import AdaptedModel, Prefix, families, make_batch, micro_batches, trained_logprobs
+from patchgym.train.figures import step_figures
+from patchgym.train.model import AdaptedModel, Prefix, families, make_batch, micro_batches, predict
 from patchgym.train.objectives import Objective
+from patchgym.train.reasons import Reason
 from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
-from patchgym.train.rows import Reason, RowSet, TokenRow
+from patchgym.train.rows import RowSet, TokenRow
 
 
 def train(
@@ -42,7 +44,9 @@ def train(
         StorageError: the checkpoint could not be written; earlier ones stay.
     """
     kept, left_out = _fitting(rows, model)
-    objective.prepare(model, kept)
+    refused = objective.prepare(model, kept)
+    kept = [row for row in kept if row not in refused]
+    left_out.update(mismatch.reason for mismatch in refused.values())
     plan = schedule(kept, settings)
     progress = _Progress(sum(map(_tokens, plan)), settings.seconds, on_step)
     optimizer = torch.optim.AdamW(
@@ -57,7 +61,7 @@ def train(
             break
         report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
         steps.append(report)
-        gap = gap or (step_gap if objective.algorithm == "grpo" else None)
+        gap = gap or (step_gap if objective.algorithm != "sft" else None)
     moved = any(step.gradient_norm > 0 for step in steps)
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
     info = None
@@ -72,6 +76,7 @@ def train(
         stopped_early=stopped,
         rows_used=len({id(row) for step in plan[: len(steps)] for row in step}),
         left_out={reason.value: count for reason, count in sorted(left_out.items())},
+        mismatches=(*rows.mismatches, *refused.values()),
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
         trained_tokens=sum(step.trained_tokens for step in steps),
@@ -100,14 +105,14 @@ def _step(
         prefix = Prefix(model, family)
         for part in micro_batches(family, settings.micro_batch_tokens, prefix.length):
             batch = make_batch(part, prefix.length)
-            logprobs_N = trained_logprobs(model, batch, prefix)
-            losses_N, figures = objective.token_losses(batch, logprobs_N)
+            predictions = predict(model, batch, prefix, entropy_gradient=objective.entropy_gradient)
+            losses_N, figures = objective.token_losses(batch, predictions)
             loss = losses_N.sum() / divisor
             if not math.isfinite(loss.item()):
                 raise _diverged("loss", loss.item(), part)
             torch.autograd.backward(loss)
             total += loss.item()
-            figures |= {"logprob": logprobs_N.detach(), "sampler": batch.sampler_N, "turn": batch.turns_N}
+            figures |= {"sampler": batch.sampler_N, "turn": batch.turns_N}
             for name, values_N in figures.items():
                 seen[name].append(values_N)
             progress.advance(_tokens(part))
@@ -119,18 +124,12 @@ def _step(
         optimizer.step()
     optimizer.zero_grad()
     joined = {name: torch.cat(parts) for name, parts in seen.items()}
-    means = {name: values_N.double().mean().item() for name, values_N in joined.items()}
     report = StepReport(
         rows=len(rows),
-        trained_tokens=len(joined["logprob"]),
         total_tokens=_tokens(rows),
         loss=total,
         gradient_norm=norm,
-        mean_logprob=means["logprob"],
-        mean_ratio=means.get("ratio"),
-        max_ratio=joined["ratio"].max().item() if "ratio" in joined else None,
-        clip_share=means.get("clipped"),
-        kl=means.get("kl"),
+        **step_figures(joined),
         seconds=time.monotonic() - began,
     )
     progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
