@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from patchgym.train import SftSettings, TokenRow, packed
-from patchgym.train.model import AdaptedModel, load_adapted
-from patchgym.train.packed import PackedRows, Predictions, backward, by_rows, predict
+from patchgym.train.loading import load_adapted
+from patchgym.train.losses import Predictions
+from patchgym.train.model import AdaptedModel
+from patchgym.train.packed import PackedRows, backward, by_rows, predict
 from tests.train.tiny import VOCABULARY, full_logprobs
 
 pytestmark = pytest.mark.train

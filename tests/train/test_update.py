@@ -16,9 +16,11 @@ from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
 from patchgym.sandbox.bwrap import find_bwrap
 from patchgym.train import PolicyGradientSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train.batch import make_batch
+from patchgym.train.loading import load_adapted
 from patchgym.train.losses import Predictions
-from patchgym.train.model import load_adapted, make_batch, trained_logprobs
 from patchgym.train.objectives import PolicyGradient
+from patchgym.train.packed import PackedRows, predict
 from patchgym.train.trainer import schedule, train
 from tests.records_for_tests import make_report, make_step, make_trajectory
 from tests.train.tiny import full_logprobs, graded, load, rewarded, sampled_steps
@@ -99,7 +101,7 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     assert config["base_model_name_or_path"] == str(model_dir)
     resumed = load_adapted(str(place), gentle.model_copy(update={"lora_rank": 9}), cache)
     row = TokenRow((*PROMPT, *GOOD), (0,) * 4 + (1,) * 3, (0.0,) * 7, (0,) * 7, "t", "g")
-    trainer_N = trained_logprobs(resumed, make_batch([row]))
+    trainer_N = predict(resumed, PackedRows([row], 1024)).logprobs_N
     torch.testing.assert_close(trainer_N.sum().item(), answer_logprob(place, cache, GOOD), atol=1e-4, rtol=0)
 
     second = grpo(pair, start=str(place), out=tmp_path, settings=gentle, cache=cache, trained_on={})
@@ -280,7 +282,7 @@ def test_a_time_limit_ends_the_update_between_steps(model_dir: Path, cache: Path
     assert f"after {len(report.steps)} of 500 steps" in report.stopped_early
     assert published(tmp_path, report).is_dir()
     assert len(seen) == len(report.steps)
-    assert seen[-1] == (report.total_tokens, 500 * report.steps[0].total_tokens)
+    assert seen[-1] == (report.trained_tokens, 500 * report.steps[0].trained_tokens)
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_the_rows(
@@ -380,7 +382,7 @@ def test_a_full_disk_is_named_and_earlier_checkpoints_stay(model_dir: Path, cach
         "from patchgym.errors import StorageError",
         "from patchgym.train.checkpoint import publish_checkpoint",
         "from patchgym.train import SftSettings",
-        "from patchgym.train.model import load_adapted",
+        "from patchgym.train.loading import load_adapted",
         f"out = Path({str(tmp_path)!r})",
         "for rank in (1, 64):",
         f"    model = load_adapted({str(model_dir)!r}, SftSettings(lora_rank=rank), Path({str(cache)!r}))",

@@ -123,7 +123,7 @@ def entropy(logits_NV: Tensor) -> Tensor:
 def token_weights(kind: Normalise, rows_N: Tensor, trained_R: Tensor) -> Tensor:
     """What each token's loss is multiplied by before the sum, shape N: 1, but for ``rows`` one over the number of
     trained ids ``trained_R`` of its row."""
-    return 1.0 / trained_R[rows_N].float() if kind == "rows" else torch.ones(len(rows_N))
+    return 1.0 / trained_R[rows_N].float() if kind == "rows" else torch.ones(len(rows_N), device=rows_N.device)
 
 
 def normaliser(kind: Normalise, *, rows: int, tokens: int, row_tokens: int) -> float:

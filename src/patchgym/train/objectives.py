@@ -14,13 +14,15 @@ from patchgym.errors import ConfigError
 from patchgym.train import losses
 from patchgym.train.advantages import generalised_advantages
 from patchgym.train.algorithms import Algorithm
+from patchgym.train.batch import Batch, make_batch
 from patchgym.train.integrity import sampler_mismatches
 from patchgym.train.losses import Predictions
-from patchgym.train.model import AdaptedModel, Batch, make_batch, predict, trained_logprobs
+from patchgym.train.model import AdaptedModel
+from patchgym.train.packed import PackedRows, predict
 from patchgym.train.report import Mismatch, PolicyGradientSettings
 from patchgym.train.rows import TokenRow
 
-Predict = Callable[[AdaptedModel, Batch], Predictions]
+Predict = Callable[[AdaptedModel, PackedRows], Predictions]
 
 
 class Objective(Protocol):
@@ -29,6 +31,8 @@ class Objective(Protocol):
     algorithm: Literal["sft"] | Algorithm
     entropy_gradient: bool
     """Whether the entropies of the predictions need a gradient."""
+    whole_rows: bool
+    """Whether all trained ids of a row meet in its loss, which is then no sum over ids."""
 
     def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
         """Called once, before the first step, with the rows that could be trained. Returns those that must not be, and
@@ -50,6 +54,7 @@ class Imitation:
 
     algorithm: Literal["sft"] | Algorithm = "sft"
     entropy_gradient = False
+    whole_rows = False
 
     def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
         """Nothing to prepare."""
@@ -79,6 +84,7 @@ class PolicyGradient:
         self._advantages: dict[TokenRow, Tensor] = {}
         self.algorithm: Literal["sft"] | Algorithm = settings.algorithm
         self.entropy_gradient = settings.entropy > 0
+        self.whole_rows = self._choices.loss != "reinforce" and self._choices.ratio == "sequence"
 
     @torch.no_grad()
     def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
@@ -88,13 +94,13 @@ class PolicyGradient:
             ConfigError: the baseline is ``value``, and the model gives no values.
         """
         settings, refused = self._settings, dict[TokenRow, Mismatch]()
+        packed = PackedRows(rows, settings.micro_batch_tokens, device=model.device)
         started = settings.tis_cap is not None or (settings.kl > 0 and settings.reference == "start")
         if started or settings.max_sampler_gap is not None or self._choices.baseline == "value":
-            for row in rows:
-                refused |= self._start(model, row)
+            refused = self._start(packed, self._predict(model, packed))
         if settings.kl and settings.reference == "base":
             with model.peft_model.disable_adapter():
-                self._reference = {row: trained_logprobs(model, make_batch([row])) for row in rows}
+                self._reference = _by_row(rows, predict(model, packed).logprobs_N)
         elif settings.kl:
             self._reference = self._old
         return refused
@@ -123,7 +129,7 @@ class PolicyGradient:
             losses_N = losses_N - settings.entropy * predictions.entropy_N
         if chosen.baseline == "value":
             losses_N = losses_N + self._value_losses(batch, predictions, seen)
-        trained_R = torch.tensor([row.trained for row in batch.rows])
+        trained_R = torch.tensor([row.trained for row in batch.rows], device=logprobs_N.device)
         return losses_N * losses.token_weights(chosen.normalise, batch.rows_N, trained_R), seen
 
     def normaliser(self, rows: Sequence[TokenRow]) -> float:
@@ -163,36 +169,42 @@ class PolicyGradient:
         seen["value_loss"] = losses_N.detach()
         return settings.weight * losses_N
 
-    def _start(self, model: AdaptedModel, row: TokenRow) -> Mapping[TokenRow, Mismatch]:
-        """Keep what the starting policy says of one row; the row itself where the sampler said otherwise."""
-        settings, batch = self._settings, make_batch([row])
-        said = self._predict(model, batch)
-        self._old[row] = said.logprobs_N
+    def _start(self, packed: PackedRows, said: Predictions) -> dict[TokenRow, Mismatch]:
+        """Keep what the starting policy says of the rows. Returns those of which the sampler said otherwise."""
+        settings, batch = self._settings, make_batch(packed.rows, packed.device)
+        self._old = _by_row(packed.rows, said.logprobs_N)
         if self._choices.baseline == "value":
-            self._estimate(row, said)
+            if said.values_N is None:
+                raise _no_values()
+            self._values = _by_row(packed.rows, said.values_N)
+            for row, values_N in self._values.items():
+                self._estimate(row, values_N)
         if settings.max_sampler_gap is None:
             return {}
         return sampler_mismatches(
             batch.rows, said.logprobs_N, batch.sampler_N, batch.rows_N, batch.turns_N, max_gap=settings.max_sampler_gap
         )
 
-    def _estimate(self, row: TokenRow, said: Predictions) -> None:
+    def _estimate(self, row: TokenRow, values_N: Tensor) -> None:
         """Advantages and returns of a row by the values that the starting policy gives its ids. The trajectory's reward
         comes with the row's last trained id."""
-        if said.values_N is None:
-            raise _no_values()
         assert row.reward is not None
-        rewards_N = torch.zeros_like(said.values_N)
+        rewards_N = torch.zeros_like(values_N)
         rewards_N[-1] = row.reward
         settings = self._settings.value
-        self._values[row] = said.values_N
         self._advantages[row], self._returns[row] = generalised_advantages(
-            rewards_N, said.values_N, discount=settings.discount, decay=settings.decay
+            rewards_N, values_N, discount=settings.discount, decay=settings.decay
         )
 
 
 def _of(kept: Mapping[TokenRow, Tensor], batch: Batch) -> Tensor:
-    return torch.cat([kept[row] for row in batch.rows])
+    return torch.cat([kept[row] for row in batch.rows])[batch.numbers_N]
+
+
+def _by_row(rows: Sequence[TokenRow], values_N: Tensor) -> dict[TokenRow, Tensor]:
+    """What was said of the trained ids of all rows, by row."""
+    parts = torch.split(values_N, [row.trained for row in rows])
+    return dict(zip(rows, parts, strict=True))
 
 
 def _told(predictions: Predictions) -> dict[str, Tensor]:

@@ -19,21 +19,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
+from patchgym.train.losses import Predictions, entropy
 from patchgym.train.model import AdaptedModel, contents
 from patchgym.train.rows import TokenRow
 from patchgym.train.trie import Chunk, build_trie, cut, walk
 
 _LOGITS = 1 << 26  # numbers in the logits of one go: 256 MB in float32
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says of ids, shape N each: their log-probabilities in nats at their rows' temperatures, and the
-    entropy of the distributions that they were drawn from (no gradient)."""
-
-    logprobs_N: Tensor
-    entropy_N: Tensor
-
 
 LossOf = Callable[[Tensor, Predictions], Tensor]
 """The loss of some trained ids, summed: their numbers among the N, and what the model says of them."""
@@ -159,13 +150,23 @@ def predict(model: AdaptedModel, packed: PackedRows) -> Predictions:
             hidden_TD, kept[at] = _read(model, one, kept)
             if len(one.numbers_M):
                 seen = _predicted(model, one, hidden_TD)
-                logprobs_N[one.numbers_M], entropy_N[one.numbers_M] = seen.logprobs_N, seen.entropy_N
+                logprobs_N[one.numbers_M] = seen.logprobs_N
+                entropy_N[one.numbers_M] = given(seen.entropy_N)
     return Predictions(logprobs_N, entropy_N)
 
 
-def backward(model: AdaptedModel, packed: PackedRows, loss_of: LossOf, *, recompute: bool = False) -> float:
+def backward(
+    model: AdaptedModel,
+    packed: PackedRows,
+    loss_of: LossOf,
+    *,
+    entropy_gradient: bool = False,
+    recompute: bool = False,
+) -> float:
     """Add the gradients of a loss to the model's parameters, and return the loss. ``loss_of`` is asked once for every
     chunk with trained ids, and the answers are added up; ``by_rows`` makes such a loss of one that is no sum over ids.
+    Entropies have a gradient only if asked for. ``recompute`` trades a second reading of what others continue for its
+    activations.
     """
     loss = 0.0
     needed = _needed(model) if recompute else []
@@ -187,7 +188,7 @@ def backward(model: AdaptedModel, packed: PackedRows, loss_of: LossOf, *, recomp
         ends: list[Tensor] = [made for made, leaf in pairs if leaf.grad is not None]
         gradients: list[Tensor | None] = [leaf.grad for _, leaf in pairs if leaf.grad is not None]
         if len(one.numbers_M):
-            part = loss_of(one.numbers_M, _predicted(model, one, hidden_TD))
+            part = loss_of(one.numbers_M, _predicted(model, one, hidden_TD, entropy_gradient))
             loss += part.item()
             ends.append(part)
             gradients.append(None)
@@ -197,12 +198,27 @@ def backward(model: AdaptedModel, packed: PackedRows, loss_of: LossOf, *, recomp
 
 
 def by_rows(loss_of: LossOf, seen: Predictions) -> tuple[float, LossOf]:
-    """The value of a loss at what ``predict`` said, and a sum over ids with the same gradient there: each id's
-    log-probability times the loss's derivative by it. For losses in which all ids of a row meet (GSPO's)."""
-    logprobs_N = seen.logprobs_N.clone().requires_grad_()
-    loss = loss_of(torch.arange(len(logprobs_N), device=logprobs_N.device), Predictions(logprobs_N, seen.entropy_N))
-    (slopes_N,) = torch.autograd.grad(loss, logprobs_N)
-    return loss.item(), lambda numbers_M, again: (slopes_N[numbers_M] * again.logprobs_N).sum()
+    """The value of a loss at what ``predict`` said, and a sum over ids with the same gradient there: what is said of
+    each id times the loss's derivative by it. For losses in which all ids of a row meet (GSPO's)."""
+    said = [seen.logprobs_N.clone().requires_grad_(), given(seen.entropy_N).clone().requires_grad_()]
+    loss = loss_of(torch.arange(len(said[0]), device=said[0].device), Predictions(*said))
+    by_logprob_N, by_entropy_N = torch.autograd.grad(loss, said, allow_unused=True)
+
+    def summed(numbers_M: Tensor, again: Predictions) -> Tensor:
+        total = again.logprobs_N.new_zeros(())
+        if by_logprob_N is not None:
+            total = total + (by_logprob_N[numbers_M] * again.logprobs_N).sum()
+        if by_entropy_N is not None:
+            total = total + (by_entropy_N[numbers_M] * given(again.entropy_N)).sum()
+        return total
+
+    return loss.item(), summed
+
+
+def given(entropy_N: Tensor | None) -> Tensor:
+    """The entropies, which this module always gives."""
+    assert entropy_N is not None
+    return entropy_N
 
 
 _KeyValues = list[Tensor]
@@ -227,17 +243,17 @@ def _read(model: AdaptedModel, one: _Pass, kept: Mapping[int, _KeyValues]) -> tu
 def _needed(model: AdaptedModel) -> list[bool]:
     """Which keys and values depend on something that is trained. Not those below the lowest adapted layer."""
     cache = DynamicCache()
-    model.read(torch.zeros(1, 1, dtype=torch.long, device=model.head.weight.device), cache)
+    model.read(torch.zeros(1, 1, dtype=torch.long, device=model.device), cache)
     return [part.requires_grad for layer in cache.layers for part in contents(layer)]
 
 
-def _predicted(model: AdaptedModel, one: _Pass, hidden_TD: Tensor) -> Predictions:
+def _predicted(model: AdaptedModel, one: _Pass, hidden_TD: Tensor, entropy_gradient: bool = False) -> Predictions:
     """What the model says of a chunk's trained ids. The head runs over as many places at once as memory is meant for;
     where that is not all of them, their logits are made again for the backward pass."""
     hidden_UD = hidden_TD[one.places_U]
     block = max(1, _LOGITS // model.vocabulary)
     if len(hidden_UD) <= block:
-        return Predictions(*_head(model, hidden_UD, one.temperature_U, one.heads_M, one.targets_M))
+        return Predictions(*_head(model, entropy_gradient, hidden_UD, one.temperature_U, one.heads_M, one.targets_M))
     order_M = one.heads_M.argsort(stable=True)
     sorted_M = one.heads_M[order_M]
     parts = []
@@ -246,17 +262,21 @@ def _predicted(model: AdaptedModel, one: _Pass, hidden_TD: Tensor) -> Prediction
         some = order_M[low:high]
         block_U = slice(first, first + block)
         arguments = (hidden_UD[block_U], one.temperature_U[block_U], one.heads_M[some] - first, one.targets_M[some])
-        parts.append(checkpoint(_head, model, *arguments, use_reentrant=False))
+        parts.append(checkpoint(_head, model, entropy_gradient, *arguments, use_reentrant=False))
     back_M = order_M.argsort()
     logprobs_M, entropy_M = (torch.cat(column)[back_M] for column in zip(*parts, strict=True))
     return Predictions(logprobs_M, entropy_M)
 
 
 def _head(
-    model: AdaptedModel, hidden_UD: Tensor, temperature_U: Tensor, heads_M: Tensor, targets_M: Tensor
+    model: AdaptedModel,
+    entropy_gradient: bool,
+    hidden_UD: Tensor,
+    temperature_U: Tensor,
+    heads_M: Tensor,
+    targets_M: Tensor,
 ) -> tuple[Tensor, Tensor]:
     logits_UV = model.head(hidden_UD).float() / temperature_U[:, None]
-    total_U = logits_UV.logsumexp(-1)
-    with torch.no_grad():
-        entropy_U = total_U - ((logits_UV - total_U[:, None]).exp() * logits_UV).sum(-1)
-    return logits_UV[heads_M, targets_M] - total_U[heads_M], entropy_U[heads_M]
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropy_U = entropy(logits_UV)
+    return logits_UV[heads_M, targets_M] - logits_UV.logsumexp(-1)[heads_M], entropy_U[heads_M]

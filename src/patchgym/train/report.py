@@ -13,18 +13,18 @@ from patchgym.train.algorithms import ALGORITHMS, Algorithm, Baseline, Choices, 
 from patchgym.train.reasons import Reason
 
 OnStep = Callable[[int, int, dict[str, float]], None]
-"""Progress: called after every micro-batch with the tokens done, the tokens in all, and figures of the last step."""
+"""Progress: called after every chunk with the trained ids that are done, those in all, and figures of the last step."""
 
 
 class TrainSettings(Settings):
     """What both kinds of update share.
 
-    ``passes`` over the rows; ``rows_per_step`` rows share one optimizer step, and go through the model in
-    micro-batches of at most ``micro_batch_tokens`` ids, padding counted (one long row at a time is the fastest on
-    a CPU). ``max_row_tokens`` leaves longer rows out. ``lora_rank`` and ``lora_layers`` (the last so many layers;
-    None is all) shape a new adapter; an update that starts from a checkpoint goes on with that one's shape.
-    ``grad_clip`` bounds the gradient's norm. ``seconds`` ends an update before the step that would overrun it; one
-    step is always made.
+    ``passes`` over the rows; ``rows_per_step`` rows share one optimizer step, and go through the model as one trie
+    (``packed``) in chunks of at most ``micro_batch_tokens`` ids; with ``recompute`` the activations of one chunk are
+    held at a time, and what others continue is read twice. ``max_row_tokens`` leaves longer rows out. ``lora_rank``
+    and ``lora_layers`` (the last so many layers; None is all) shape a new adapter; an update that starts from a
+    checkpoint goes on with that one's shape. ``grad_clip`` bounds the gradient's norm. ``seconds`` ends an update
+    before the step that would overrun it; one step is always made.
 
     Fewer adapted layers are faster, because the backward pass ends at the lowest one: 209, 289 and 346 row tokens a
     CPU second with all 30, the last 15 and the last 10 layers of a model of 135M (steps of 4 rows of 590 tokens). In
@@ -35,6 +35,7 @@ class TrainSettings(Settings):
     passes: int = Field(default=1, ge=1)
     rows_per_step: int = Field(default=8, ge=1)
     micro_batch_tokens: int = Field(default=1024, ge=1)
+    recompute: bool = False
     max_row_tokens: int = Field(default=2048, ge=2)
     lora_rank: int = Field(default=16, ge=1)
     lora_layers: int | None = Field(default=None, ge=1)
@@ -185,6 +186,8 @@ class StepReport(Record):
     """Ids that were trained."""
     total_tokens: int
     """Ids of the rows, prompts and observations with them."""
+    read_tokens: int
+    """Ids that the model read for them: what rows share counts once."""
     loss: float
     """What was minimised."""
     gradient_norm: float

@@ -35,7 +35,7 @@ def sft(
         StorageError: the checkpoint could not be written; earlier ones stay.
     """
     with _train_extra():
-        from patchgym.train.model import load_adapted
+        from patchgym.train.loading import load_adapted
         from patchgym.train.objectives import Imitation
         from patchgym.train.trainer import train
     model = load_adapted(start, settings, cache)
@@ -65,7 +65,7 @@ def grpo(
     """
     with _train_extra():
         from patchgym.train.groups import policy_gradient_rows
-        from patchgym.train.model import load_adapted
+        from patchgym.train.loading import load_adapted
         from patchgym.train.objectives import PolicyGradient
         from patchgym.train.trainer import train
     model = load_adapted(start, settings, cache)
