@@ -62,7 +62,7 @@ def full_logprobs(model: torch.nn.Module, ids: Sequence[int], temperature: float
 def sampled_steps(
     model: torch.nn.Module, turns: Sequence[tuple[Sequence[int], Sequence[int]]], sampling: Sampling | None = None
 ) -> list[Step]:
-    """Steps of (prompt ids, sampled ids) with the log-probabilities that ``model`` gives them; nobody knows the messages
+    """Steps of (prompt ids, sampled ids), with the log-probabilities that ``model`` gives them and without the messages
     that the prompts are of."""
     sampling = sampling or Sampling()
     steps: list[Step] = []

@@ -115,8 +115,10 @@ class PolicyGradient:
             seen["tis_capped"] = (weights_N >= settings.tis_cap).float()
         if settings.kl:
             kl_N = losses.k3_divergence(logprobs_N, _of(self._reference, batch))
-            losses_N = losses_N + settings.kl * kl_N
             seen["kl"] = kl_N.detach()
+            if settings.kl_unbiased:
+                kl_N = kl_N * losses.importance_ratio(logprobs_N, self._denominator(batch))
+            losses_N = losses_N + settings.kl * kl_N
         if settings.entropy:
             if predictions.entropy_N is None:
                 raise _missing("entropy", "entropies", "Set entropy to 0.")
@@ -138,7 +140,7 @@ class PolicyGradient:
         advantages_N = _of(self._advantages, batch) if learned else batch.advantages_N
         if chosen.loss == "reinforce":
             return losses.reinforce_loss(logprobs_N, advantages_N)
-        old_N = batch.sampler_N if self._settings.tis_cap is None else _of(self._old, batch)
+        old_N = self._denominator(batch)
         if chosen.ratio == "sequence":
             ratio_N = losses.sequence_ratio(logprobs_N, old_N, batch.rows_N)
         else:
@@ -153,6 +155,10 @@ class PolicyGradient:
             losses_N = losses.clipped_policy_loss(ratio_N, advantages_N, clip_low=low, clip_high=high)
         seen["clipped_low"], seen["clipped_high"] = (side_N.float() for side_N in sides)
         return losses_N
+
+    def _denominator(self, batch: Batch) -> Tensor:
+        """The log-probabilities that a ratio is against."""
+        return batch.sampler_N if self._settings.tis_cap is None else _of(self._old, batch)
 
     def _value_losses(self, batch: Batch, predictions: Predictions, seen: dict[str, Tensor]) -> Tensor:
         if predictions.values_N is None:

@@ -72,9 +72,10 @@ class PolicyGradientSettings(TrainSettings):
     is the policy that the update started from, and each token's loss is weighed by ``losses.truncated_weight``.
 
     *Extras.* ``kl`` weighs the k3 divergence from ``reference`` (the ``base`` without its adapter, or the policy that
-    the update ``start``s from; 0: not computed); ``entropy`` weighs a bonus on the entropy of each trained token's
-    distribution; ``step_credit`` lets process credits move a step's advantage by at most this share of half the
-    distance between outcomes (``advantages.credit_shifts``).
+    the update ``start``s from; 0: not computed), times each token's ratio with ``kl_unbiased``, because k3's own
+    gradient is not that of the divergence (DeepSeek-V3.2, arXiv:2512.02556); ``entropy`` weighs a bonus on the entropy
+    of each trained token's distribution; ``step_credit`` lets process credits move a step's advantage by at most this
+    share of half the distance between outcomes (``advantages.credit_shifts``).
 
     *Who is trained.* Groups need ``min_group`` members in the baseline, and rewards that differ by more than
     ``min_spread``: with ``divide_by_std`` that is 0.05 unless given, which is what style alone can make two attempts
@@ -101,6 +102,7 @@ class PolicyGradientSettings(TrainSettings):
     learning_rate: float = Field(default=1e-4, gt=0)
     tis_cap: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
+    kl_unbiased: bool = True
     reference: Literal["base", "start"] = "base"
     entropy: float = Field(default=0.0, ge=0)
     step_credit: float = Field(default=0.0, ge=0, lt=1)
