@@ -18,6 +18,7 @@ from patchgym.train.model import (
     load_adapted,
     make_batch,
     micro_batches,
+    predict,
     trained_logprobs,
 )
 from tests.train.tiny import VOCABULARY, full_logprobs
@@ -63,6 +64,19 @@ def test_padded_rows_have_the_log_probabilities_of_single_unpadded_ones(model: A
         ]
     )
     torch.testing.assert_close(trained_logprobs(model, make_batch(rows)), wanted_N, atol=1e-5, rtol=0)
+
+
+def test_entropies_are_those_of_the_distributions_sampled_from(model: AdaptedModel) -> None:
+    one = row(12, seed=9, temperature=0.5)
+    logits_TV = model.peft_model(input_ids=torch.tensor([one.ids])).logits[0, :-1] / 0.5
+    p_TV = logits_TV.softmax(-1)
+    wanted_N = -(p_TV * p_TV.log()).sum(-1)[torch.tensor(one.trainable[1:]).bool()]
+    told = predict(model, make_batch([one]))
+    with_gradient = predict(model, make_batch([one]), entropy_gradient=True)
+    assert told.entropy_N is not None
+    assert with_gradient.entropy_N is not None
+    torch.testing.assert_close(told.entropy_N, wanted_N.detach(), atol=1e-5, rtol=0)
+    assert (told.entropy_N.requires_grad, with_gradient.entropy_N.requires_grad) == (False, True)
 
 
 def test_gradients_are_those_of_a_masked_loss_over_all_logits(model: AdaptedModel) -> None:

@@ -143,12 +143,9 @@ class PolicyGradientSettings(TrainSettings):
             why = "The loss is reinforce, which has no ratio to the old policy."
             return "a clip range or a ratio has nothing to act on", why, "Remove it, or set loss to clip or cispo."
         if chosen.loss == "reinforce" and self.passes > 1:
+            what = f"{self.passes} passes would train on another policy's rows"
             why = "The loss is reinforce, which does not correct for the updates since its rows were sampled."
-            return (
-                f"{self.passes} passes would train on another policy's rows",
-                why,
-                "Set passes to 1, or loss to clip.",
-            )
+            return what, why, "Set passes to 1, or loss to clip."
         if chosen.divide_by_std and chosen.baseline != "group":
             why = f"It is the deviation of a group's rewards, and {by_baseline}."
             return "divide_by_std has nothing to divide by", why, "Remove divide_by_std, or set baseline to group."
@@ -236,7 +233,8 @@ class UpdateReport(VersionedRecord):
     goes on with ``parent``. ``left_out`` counts by ``reasons.Reason``, and ``mismatches`` names what failed the
     integrity check. ``trained_tokens`` and ``total_tokens`` count what went through the model, again in each pass.
     ``gradient`` is ``zero`` when no step had one, and ``why`` then says which known cause it was; ``stopped_early``
-    names the limit that ended the update before its passes were through.
+    names the limit that ended the update before its passes were through. ``flat_groups`` are the ids of groups whose
+    rewards do not differ enough to learn from, so that others can be sampled in their place.
     """
 
     algorithm: Literal["sft"] | Algorithm
@@ -250,6 +248,7 @@ class UpdateReport(VersionedRecord):
     mismatches: tuple[Mismatch, ...] = ()
     groups: int
     zero_variance_groups: int
+    flat_groups: tuple[str, ...] = ()
     trained_tokens: int
     total_tokens: int
     trainable_parameters: int

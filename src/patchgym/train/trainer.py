@@ -79,6 +79,7 @@ def train(
         mismatches=(*rows.mismatches, *refused.values()),
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
+        flat_groups=rows.flat_groups,
         trained_tokens=sum(step.trained_tokens for step in steps),
         total_tokens=sum(step.total_tokens for step in steps),
         trainable_parameters=sum(parameter.numel() for parameter in model.parameters()),
