@@ -154,4 +154,6 @@ def _entropy(logits_NV: Tensor) -> Tensor:
     likeliest_N1 = p_NV.argmax(-1, keepdim=True)
     total_N = (logits_NV.gather(1, likeliest_N1) - p_NV.gather(1, likeliest_N1).log())[:, 0]
     # A logit of minus infinity has probability 0, and counts 0 times something.
-    return total_N - torch.linalg.vecdot(p_NV, logits_NV.clamp(min=torch.finfo(logits_NV.dtype).min))
+    finite_NV = logits_NV.clamp(min=torch.finfo(logits_NV.dtype).min)
+    mean_N: Tensor = torch.linalg.vecdot(p_NV, finite_NV)
+    return total_N - mean_N
