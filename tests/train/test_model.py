@@ -14,7 +14,7 @@ from patchgym.train import SftSettings, TokenRow
 from patchgym.train.loading import load_adapted
 from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
-from patchgym.train.packed import PackedRows, backward, predict
+from patchgym.train.packed import PackedRows, backward, given, predict
 from tests.train.tiny import VOCABULARY, full_logprobs
 
 pytestmark = pytest.mark.train
@@ -71,6 +71,27 @@ def test_rows_that_are_read_together_have_the_log_probabilities_of_single_ones(m
         ]
     )
     torch.testing.assert_close(logprobs(model, rows), wanted_N, atol=1e-5, rtol=0)
+
+
+def test_entropies_are_those_of_the_distributions_sampled_from(model: AdaptedModel) -> None:
+    one = row(12, seed=9, temperature=0.5)
+    logits_TV = model.peft_model(input_ids=torch.tensor([one.ids])).logits[0, :-1] / 0.5
+    p_TV = logits_TV.softmax(-1)
+    wanted_N = -(p_TV * p_TV.log()).sum(-1)[torch.tensor(one.trainable[1:]).bool()]
+    told = predict(model, PackedRows([one], 64))
+    torch.testing.assert_close(given(told.entropy_N), wanted_N.detach(), atol=1e-5, rtol=0)
+
+
+def test_entropies_have_a_gradient_only_where_it_is_asked_for(model: AdaptedModel) -> None:
+    asked: list[bool] = []
+
+    def loss(numbers_M: torch.Tensor, seen: Predictions) -> torch.Tensor:
+        asked.append(given(seen.entropy_N).requires_grad)
+        return seen.logprobs_N.sum()
+
+    for entropy_gradient in (False, True):
+        backward(model, PackedRows([row(12, seed=9)], 64), loss, entropy_gradient=entropy_gradient)
+    assert asked == [False, True]
 
 
 def test_gradients_are_those_of_a_masked_loss_over_all_logits(model: AdaptedModel) -> None:

@@ -15,7 +15,7 @@ from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
 from patchgym.sandbox.bwrap import find_bwrap
-from patchgym.train import PolicyGradientSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train import RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
 from patchgym.train.batch import make_batch
 from patchgym.train.loading import load_adapted
 from patchgym.train.losses import Predictions
@@ -23,34 +23,28 @@ from patchgym.train.objectives import PolicyGradient
 from patchgym.train.packed import PackedRows, predict
 from patchgym.train.trainer import schedule, train
 from tests.records_for_tests import make_report, make_step, make_trajectory
-from tests.train.tiny import full_logprobs, graded, load, rewarded, sampled_steps
+from tests.train.tiny import (
+    BAD,
+    GOOD,
+    PROMPT,
+    RL,
+    SEEN,
+    answer_logprob,
+    full_logprobs,
+    graded,
+    load,
+    published,
+    rewarded,
+    sampled_steps,
+)
 
 pytestmark = pytest.mark.train
 
-PROMPT, SEEN = [10, 11, 12, 13], [40, 41, 42]
-GOOD, BAD = [20, 21, 22], [30, 31, 32]
-RL = PolicyGradientSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
 SL = SftSettings(learning_rate=3e-2, lora_rank=4, max_row_tokens=256, passes=12)
-
-
-@pytest.fixture
-def pair(model_dir: Path, cache: Path) -> list[Trajectory]:
-    """Two samples of one task: ``GOOD`` was rewarded, ``BAD`` was not."""
-    model = load(model_dir, cache)
-    return [
-        graded(sampled_steps(model, [(PROMPT, GOOD), (SEEN, GOOD)]), 1.0, 0),
-        graded(sampled_steps(model, [(PROMPT, BAD), (SEEN, BAD)]), 0.0, 1),
-    ]
 
 
 def demonstration() -> Trajectory:
     return make_trajectory(steps=[make_step(0), make_step(1)], report=make_report())
-
-
-def answer_logprob(path: Path, cache: Path, answer: list[int]) -> float:
-    """What a sampler with this model or checkpoint gives ``answer`` after ``PROMPT``."""
-    with torch.no_grad():
-        return full_logprobs(load(path, cache), [*PROMPT, *answer])[-len(answer) :].sum().item()
 
 
 def said_logprob(path: Path, cache: Path) -> float:
@@ -62,11 +56,6 @@ def said_logprob(path: Path, cache: Path) -> float:
     with torch.no_grad():
         ids = [*encoder.encode(step.prompt), *answer]
         return full_logprobs(loaded.model, ids)[-len(answer) :].sum().item()
-
-
-def published(out: Path, report: UpdateReport) -> Path:
-    assert report.version is not None
-    return out / report.version
 
 
 def test_one_update_favours_the_rewarded_action(
@@ -153,6 +142,7 @@ def test_groups_without_variance_publish_nothing_and_say_so(
     assert (report.version, report.gradient, report.steps) == (None, "zero", ())
     assert "no group has variance" in report.why
     assert (report.groups, report.zero_variance_groups, report.left_out) == (1, 1, {"zero_variance": 2})
+    assert report.flat_groups == ("g",)
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,8 @@
                                                                              trainer.train -> checkpoint directory
     trajectories -> groups.policy_gradient_rows -> objectives.PolicyGradient /
 
-``sft`` and ``grpo`` are the whole way. Importing this package does not import torch; calling them does.
+``sft`` and ``grpo`` are the whole way; ``algorithms`` says what ``grpo`` can be. ``integrity`` holds rows against what
+was sampled. Importing this package does not import torch; calling them does.
 """
 
 from patchgym.train.reasons import Reason

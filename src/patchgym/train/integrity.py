@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-4  # of float32's log-softmax, which can end above 0
 _SHOWN = 40
+_MOST_IDS = 2**31
 
 
 class Encoder(Protocol):
@@ -58,6 +59,8 @@ def check_tokens(step: Step, need_logprobs: bool) -> StepTokens:
     tokens = step.tokens
     if tokens is None:
         raise Unusable(Reason.NO_TOKENS, step.index)
+    if any(not 0 <= one < _MOST_IDS for one in (*tokens.prompt_ids, *tokens.sampled_ids)):
+        raise Unusable(Reason.UNKNOWN_IDS, step.index)  # before anything is asked to decode them
     ids = len(tokens.sampled_ids)
     if len(tokens.mask) != ids:
         raise Unusable(Reason.LENGTH_MISMATCH, step.index, f"{ids} sampled ids have a mask of {len(tokens.mask)}")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from patchgym.train.algorithms import Normalise
 
-_AT_ONCE = 64
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def clipped_value_loss(values_N: Tensor, old_N: Tensor, returns_N: Tensor, *, cl
 
 
 def entropy(logits_NV: Tensor) -> Tensor:
-    """Entropy in nats of the distributions with these logits, shape N. In parts, so that little memory is needed where
-    no gradient is."""
+    """Entropy in nats of the distributions with these logits, shape N. A few at a time, so that they stay in the
+    processor's cache and little memory is needed where no gradient is."""
     return (
         torch.cat([_entropy(part) for part in torch.split(logits_NV, _AT_ONCE)])
         if len(logits_NV)
@@ -148,6 +148,12 @@ def _row_means(values_N: Tensor, rows_N: Tensor) -> Tensor:
 
 
 def _entropy(logits_NV: Tensor) -> Tensor:
-    logprobs_NV = logits_NV.log_softmax(-1)
-    # A logit of minus infinity has probability 0, and 0 * log 0 counts 0.
-    return -(logprobs_NV.exp() * logprobs_NV.clamp(min=torch.finfo(logprobs_NV.dtype).min)).sum(-1)
+    """``log sum exp(l) - sum p l``, where the first is ``l - log p`` of the likeliest id: a softmax is several times
+    faster on a CPU than exponentials and logarithms apart."""
+    p_NV = logits_NV.softmax(-1)
+    likeliest_N1 = p_NV.argmax(-1, keepdim=True)
+    total_N = (logits_NV.gather(1, likeliest_N1) - p_NV.gather(1, likeliest_N1).log())[:, 0]
+    # A logit of minus infinity has probability 0, and counts 0 times something.
+    finite_NV = logits_NV.clamp(min=torch.finfo(logits_NV.dtype).min)
+    mean_N: Tensor = torch.linalg.vecdot(p_NV, finite_NV)
+    return total_N - mean_N

@@ -17,12 +17,11 @@ from patchgym.train.algorithms import Algorithm
 from patchgym.train.batch import Batch, make_batch
 from patchgym.train.integrity import sampler_mismatches
 from patchgym.train.losses import Predictions
-from patchgym.train.model import AdaptedModel
-from patchgym.train.packed import PackedRows, predict
 from patchgym.train.report import Mismatch, PolicyGradientSettings
 from patchgym.train.rows import TokenRow
 
-Predict = Callable[[AdaptedModel, PackedRows], Predictions]
+Say = Callable[[Sequence[TokenRow], Literal["start", "base"]], Predictions]
+"""What the policy that an update starts from, or the base under its adapter, says of all trained ids of rows."""
 
 
 class Objective(Protocol):
@@ -34,7 +33,7 @@ class Objective(Protocol):
     whole_rows: bool
     """Whether all trained ids of a row meet in its loss, which is then no sum over ids."""
 
-    def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
+    def prepare(self, rows: Sequence[TokenRow], say: Say) -> Mapping[TokenRow, Mismatch]:
         """Called once, before the first step, with the rows that could be trained. Returns those that must not be, and
         why; the others are trained."""
         ...
@@ -56,7 +55,7 @@ class Imitation:
     entropy_gradient = False
     whole_rows = False
 
-    def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
+    def prepare(self, rows: Sequence[TokenRow], say: Say) -> Mapping[TokenRow, Mismatch]:
         """Nothing to prepare."""
         return {}
 
@@ -72,11 +71,9 @@ class Imitation:
 class PolicyGradient:
     """Any algorithm of ``algorithms.ALGORITHMS``, with the corrections and extras that its settings ask for."""
 
-    def __init__(self, settings: PolicyGradientSettings, predict: Predict = predict) -> None:
-        """``predict`` makes the predictions of ``prepare``."""
+    def __init__(self, settings: PolicyGradientSettings) -> None:
         self._settings = settings
         self._choices = settings.choices
-        self._predict = predict
         self._old: dict[TokenRow, Tensor] = {}
         self._reference: dict[TokenRow, Tensor] = {}
         self._values: dict[TokenRow, Tensor] = {}
@@ -86,21 +83,18 @@ class PolicyGradient:
         self.entropy_gradient = settings.entropy > 0
         self.whole_rows = self._choices.loss != "reinforce" and self._choices.ratio == "sequence"
 
-    @torch.no_grad()
-    def prepare(self, model: AdaptedModel, rows: Sequence[TokenRow]) -> Mapping[TokenRow, Mismatch]:
+    def prepare(self, rows: Sequence[TokenRow], say: Say) -> Mapping[TokenRow, Mismatch]:
         """Keep what is needed of the policy that the update starts from, row by row, and of the reference.
 
         Raises:
             ConfigError: the baseline is ``value``, and the model gives no values.
         """
         settings, refused = self._settings, dict[TokenRow, Mismatch]()
-        packed = PackedRows(rows, settings.micro_batch_tokens, device=model.device)
         started = settings.tis_cap is not None or (settings.kl > 0 and settings.reference == "start")
         if started or settings.max_sampler_gap is not None or self._choices.baseline == "value":
-            refused = self._start(packed, self._predict(model, packed))
+            refused = self._start(rows, say(rows, "start"))
         if settings.kl and settings.reference == "base":
-            with model.peft_model.disable_adapter():
-                self._reference = _by_row(rows, predict(model, packed).logprobs_N)
+            self._reference = _by_row(rows, say(rows, "base").logprobs_N)
         elif settings.kl:
             self._reference = self._old
         return refused
@@ -121,8 +115,10 @@ class PolicyGradient:
             seen["tis_capped"] = (weights_N >= settings.tis_cap).float()
         if settings.kl:
             kl_N = losses.k3_divergence(logprobs_N, _of(self._reference, batch))
-            losses_N = losses_N + settings.kl * kl_N
             seen["kl"] = kl_N.detach()
+            if settings.kl_unbiased:
+                kl_N = kl_N * losses.importance_ratio(logprobs_N, self._denominator(batch))
+            losses_N = losses_N + settings.kl * kl_N
         if settings.entropy:
             if predictions.entropy_N is None:
                 raise _missing("entropy", "entropies", "Set entropy to 0.")
@@ -144,7 +140,7 @@ class PolicyGradient:
         advantages_N = _of(self._advantages, batch) if learned else batch.advantages_N
         if chosen.loss == "reinforce":
             return losses.reinforce_loss(logprobs_N, advantages_N)
-        old_N = batch.sampler_N if self._settings.tis_cap is None else _of(self._old, batch)
+        old_N = self._denominator(batch)
         if chosen.ratio == "sequence":
             ratio_N = losses.sequence_ratio(logprobs_N, old_N, batch.rows_N)
         else:
@@ -160,6 +156,10 @@ class PolicyGradient:
         seen["clipped_low"], seen["clipped_high"] = (side_N.float() for side_N in sides)
         return losses_N
 
+    def _denominator(self, batch: Batch) -> Tensor:
+        """The log-probabilities that a ratio is against."""
+        return batch.sampler_N if self._settings.tis_cap is None else _of(self._old, batch)
+
     def _value_losses(self, batch: Batch, predictions: Predictions, seen: dict[str, Tensor]) -> Tensor:
         if predictions.values_N is None:
             raise _no_values()
@@ -169,14 +169,14 @@ class PolicyGradient:
         seen["value_loss"] = losses_N.detach()
         return settings.weight * losses_N
 
-    def _start(self, packed: PackedRows, said: Predictions) -> dict[TokenRow, Mismatch]:
+    def _start(self, rows: Sequence[TokenRow], said: Predictions) -> dict[TokenRow, Mismatch]:
         """Keep what the starting policy says of the rows. Returns those of which the sampler said otherwise."""
-        settings, batch = self._settings, make_batch(packed.rows, packed.device)
-        self._old = _by_row(packed.rows, said.logprobs_N)
+        settings, batch = self._settings, make_batch(rows, said.logprobs_N.device)
+        self._old = _by_row(rows, said.logprobs_N)
         if self._choices.baseline == "value":
             if said.values_N is None:
                 raise _no_values()
-            self._values = _by_row(packed.rows, said.values_N)
+            self._values = _by_row(rows, said.values_N)
             for row, values_N in self._values.items():
                 self._estimate(row, values_N)
         if settings.max_sampler_gap is None:

@@ -73,9 +73,10 @@ class PolicyGradientSettings(TrainSettings):
     is the policy that the update started from, and each token's loss is weighed by ``losses.truncated_weight``.
 
     *Extras.* ``kl`` weighs the k3 divergence from ``reference`` (the ``base`` without its adapter, or the policy that
-    the update ``start``s from; 0: not computed); ``entropy`` weighs a bonus on the entropy of each trained token's
-    distribution; ``step_credit`` lets process credits move a step's advantage by at most this share of half the
-    distance between outcomes (``advantages.credit_shifts``).
+    the update ``start``s from; 0: not computed), times each token's ratio with ``kl_unbiased``, because k3's own
+    gradient is not that of the divergence (DeepSeek-V3.2, arXiv:2512.02556); ``entropy`` weighs a bonus on the entropy
+    of each trained token's distribution; ``step_credit`` lets process credits move a step's advantage by at most this
+    share of half the distance between outcomes (``advantages.credit_shifts``).
 
     *Who is trained.* Groups need ``min_group`` members in the baseline, and rewards that differ by more than
     ``min_spread``: with ``divide_by_std`` that is 0.05 unless given, which is what style alone can make two attempts
@@ -102,6 +103,7 @@ class PolicyGradientSettings(TrainSettings):
     learning_rate: float = Field(default=1e-4, gt=0)
     tis_cap: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
+    kl_unbiased: bool = True
     reference: Literal["base", "start"] = "base"
     entropy: float = Field(default=0.0, ge=0)
     step_credit: float = Field(default=0.0, ge=0, lt=1)
@@ -142,12 +144,9 @@ class PolicyGradientSettings(TrainSettings):
             why = "The loss is reinforce, which has no ratio to the old policy."
             return "a clip range or a ratio has nothing to act on", why, "Remove it, or set loss to clip or cispo."
         if chosen.loss == "reinforce" and self.passes > 1:
+            what = f"{self.passes} passes would train on another policy's rows"
             why = "The loss is reinforce, which does not correct for the updates since its rows were sampled."
-            return (
-                f"{self.passes} passes would train on another policy's rows",
-                why,
-                "Set passes to 1, or loss to clip.",
-            )
+            return what, why, "Set passes to 1, or loss to clip."
         if chosen.divide_by_std and chosen.baseline != "group":
             why = f"It is the deviation of a group's rewards, and {by_baseline}."
             return "divide_by_std has nothing to divide by", why, "Remove divide_by_std, or set baseline to group."
@@ -237,7 +236,8 @@ class UpdateReport(VersionedRecord):
     goes on with ``parent``. ``left_out`` counts by ``reasons.Reason``, and ``mismatches`` names what failed the
     integrity check. ``trained_tokens`` and ``total_tokens`` count what went through the model, again in each pass.
     ``gradient`` is ``zero`` when no step had one, and ``why`` then says which known cause it was; ``stopped_early``
-    names the limit that ended the update before its passes were through.
+    names the limit that ended the update before its passes were through. ``flat_groups`` are the ids of groups whose
+    rewards do not differ enough to learn from, so that others can be sampled in their place.
     """
 
     algorithm: Literal["sft"] | Algorithm
@@ -251,6 +251,7 @@ class UpdateReport(VersionedRecord):
     mismatches: tuple[Mismatch, ...] = ()
     groups: int
     zero_variance_groups: int
+    flat_groups: tuple[str, ...] = ()
     trained_tokens: int
     total_tokens: int
     trainable_parameters: int

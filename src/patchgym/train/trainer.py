@@ -10,8 +10,10 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ from patchgym.train.checkpoint import publish_checkpoint
 from patchgym.train.figures import step_figures
 from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
-from patchgym.train.objectives import Objective
+from patchgym.train.objectives import Objective, Say
 from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
 from patchgym.train.reasons import Reason
 from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
@@ -47,7 +49,7 @@ def train(
         StorageError: the checkpoint could not be written; earlier ones stay.
     """
     kept, left_out = _fitting(rows, model)
-    refused = objective.prepare(model, kept)
+    refused = objective.prepare(kept, _says(model, settings.micro_batch_tokens))
     kept = [row for row in kept if row not in refused]
     left_out.update(mismatch.reason for mismatch in refused.values())
     plan = schedule(kept, settings)
@@ -82,6 +84,7 @@ def train(
         mismatches=(*rows.mismatches, *refused.values()),
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
+        flat_groups=rows.flat_groups,
         trained_tokens=sum(step.trained_tokens for step in steps),
         total_tokens=sum(step.total_tokens for step in steps),
         trainable_parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -140,6 +143,15 @@ def _step(
     )
     progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
     return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
+
+
+def _says(model: AdaptedModel, chunk_ids: int) -> Say:
+    def say(rows: Sequence[TokenRow], of: Literal["start", "base"]) -> Predictions:
+        packed = PackedRows(rows, chunk_ids, device=model.device)
+        with model.peft_model.disable_adapter() if of == "base" else nullcontext():
+            return predict(model, packed)
+
+    return say
 
 
 def schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
