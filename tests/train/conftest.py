@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from patchgym.records import Trajectory
+
 _NEEDS_NO_TORCH = {"test_rows.py"}
 
 
@@ -32,3 +34,15 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of the tests' own."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def pair(model_dir: Path, cache: Path) -> list[Trajectory]:
+    """Two samples of one task: ``GOOD`` was rewarded, ``BAD`` was not."""
+    from tests.train.tiny import BAD, GOOD, PROMPT, SEEN, graded, load, sampled_steps
+
+    model = load(model_dir, cache)
+    return [
+        graded(sampled_steps(model, [(PROMPT, GOOD), (SEEN, GOOD)]), 1.0, 0),
+        graded(sampled_steps(model, [(PROMPT, BAD), (SEEN, BAD)]), 0.0, 1),
+    ]

@@ -11,15 +11,10 @@ from transformers import GraniteConfig, GraniteForCausalLM
 
 from patchgym.errors import ConfigError
 from patchgym.train import SftSettings, TokenRow
-from patchgym.train.model import (
-    AdaptedModel,
-    Prefix,
-    families,
-    load_adapted,
-    make_batch,
-    micro_batches,
-    trained_logprobs,
-)
+from patchgym.train.loading import load_adapted
+from patchgym.train.losses import Predictions
+from patchgym.train.model import AdaptedModel
+from patchgym.train.packed import PackedRows, backward, given, predict
 from tests.train.tiny import VOCABULARY, full_logprobs
 
 pytestmark = pytest.mark.train
@@ -50,11 +45,24 @@ def row(length: int, trainable: list[int] | None = None, *, seed: int = 0, tempe
     )
 
 
+def logprobs(model: AdaptedModel, rows: list[TokenRow]) -> torch.Tensor:
+    return predict(model, PackedRows(rows, 64)).logprobs_N
+
+
+def summed(numbers_M: torch.Tensor, seen: Predictions) -> torch.Tensor:
+    return seen.logprobs_N.sum()
+
+
 def gradient(model: AdaptedModel, rows: list[TokenRow]) -> list[torch.Tensor]:
-    return list(torch.autograd.grad(trained_logprobs(model, make_batch(rows)).sum(), model.parameters()))
+    backward(model, PackedRows(rows, 64), summed)
+    found = [part.grad for part in model.parameters() if part.grad is not None]
+    assert len(found) == len(model.parameters())
+    for part in model.parameters():
+        part.grad = None
+    return found
 
 
-def test_padded_rows_have_the_log_probabilities_of_single_unpadded_ones(model: AdaptedModel) -> None:
+def test_rows_that_are_read_together_have_the_log_probabilities_of_single_ones(model: AdaptedModel) -> None:
     rows = [row(40, seed=1), row(7, seed=2, temperature=0.5), row(23, seed=3)]
     wanted_N = torch.cat(
         [
@@ -62,7 +70,28 @@ def test_padded_rows_have_the_log_probabilities_of_single_unpadded_ones(model: A
             for one in rows
         ]
     )
-    torch.testing.assert_close(trained_logprobs(model, make_batch(rows)), wanted_N, atol=1e-5, rtol=0)
+    torch.testing.assert_close(logprobs(model, rows), wanted_N, atol=1e-5, rtol=0)
+
+
+def test_entropies_are_those_of_the_distributions_sampled_from(model: AdaptedModel) -> None:
+    one = row(12, seed=9, temperature=0.5)
+    logits_TV = model.peft_model(input_ids=torch.tensor([one.ids])).logits[0, :-1] / 0.5
+    p_TV = logits_TV.softmax(-1)
+    wanted_N = -(p_TV * p_TV.log()).sum(-1)[torch.tensor(one.trainable[1:]).bool()]
+    told = predict(model, PackedRows([one], 64))
+    torch.testing.assert_close(given(told.entropy_N), wanted_N.detach(), atol=1e-5, rtol=0)
+
+
+def test_entropies_have_a_gradient_only_where_it_is_asked_for(model: AdaptedModel) -> None:
+    asked: list[bool] = []
+
+    def loss(numbers_M: torch.Tensor, seen: Predictions) -> torch.Tensor:
+        asked.append(given(seen.entropy_N).requires_grad)
+        return seen.logprobs_N.sum()
+
+    for entropy_gradient in (False, True):
+        backward(model, PackedRows([row(12, seed=9)], 64), loss, entropy_gradient=entropy_gradient)
+    assert asked == [False, True]
 
 
 def test_gradients_are_those_of_a_masked_loss_over_all_logits(model: AdaptedModel) -> None:
@@ -88,50 +117,6 @@ def test_an_id_that_is_not_trained_has_no_gradient_as_a_target(model: AdaptedMod
 
     assert same(observed)
     assert not same(answered)
-
-
-def test_a_shared_prefix_changes_neither_loss_nor_gradient(model: AdaptedModel) -> None:
-    prompt = row(20, [0, 1, 0, 0, 1] * 4, seed=8)
-    own = [row(length, seed=length) for length in (5, 9, 14)]
-    rows = [replace(one, ids=prompt.ids + one.ids, trainable=prompt.trainable + one.trainable) for one in own]
-    rows = [replace(one, logprobs=(0.0,) * len(one.ids), turns=(0,) * len(one.ids)) for one in rows]
-    flat_N = trained_logprobs(model, make_batch(rows))
-    wanted = torch.autograd.grad(flat_N.sum(), model.parameters())
-    prefix = Prefix(model, rows)
-    assert prefix.length >= 20
-    seen: list[torch.Tensor] = []
-    for part in (rows[:2], rows[2:]):
-        seen.append(trained_logprobs(model, make_batch(part, prefix.length), prefix))
-        torch.autograd.backward(seen[-1].sum())
-    prefix.backward()
-    torch.testing.assert_close(torch.cat(seen), flat_N, atol=1e-5, rtol=0)
-    for parameter, gradient in zip(model.parameters(), wanted, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=1e-5)
-
-
-def test_a_prefix_is_what_all_rows_begin_with_and_leaves_each_an_id_to_read(model: AdaptedModel) -> None:
-    one = row(8)
-    other = replace(one, ids=(*one.ids[:2], (one.ids[2] + 1) % VOCABULARY, *one.ids[3:]))
-    short = replace(one, ids=one.ids[:5])
-    assert Prefix(model, [one, one]).length == 6
-    assert Prefix(model, [one, other, one]).length == 2
-    assert Prefix(model, [one, short]).length == 3
-    assert Prefix(model, [one, replace(one, ids=one.ids[:1])]).length == 0
-    assert Prefix(model, [one]).length == 0
-
-
-def test_families_are_groups_and_the_rest() -> None:
-    rows = [replace(row(3, seed=at), group_id=group) for at, group in enumerate("abacd")]
-    assert [[one.group_id for one in family] for family in families(rows)] == [["a", "a"], ["b", "c", "d"]]
-    assert families([]) == []
-
-
-def test_micro_batches_hold_every_row_once_within_the_budget() -> None:
-    rows = [row(length, seed=length) for length in (50, 10, 12, 90, 11, 30)]
-    parts = micro_batches(rows, 60)
-    assert sorted(len(one.ids) for part in parts for one in part) == [10, 11, 12, 30, 50, 90]
-    assert all(len(part) == 1 or len(part) * max(len(one.ids) for one in part) <= 60 for part in parts)
-    assert len(parts) == 4
 
 
 def test_only_the_last_layers_are_adapted_when_asked(model_dir: Path, cache: Path) -> None:
@@ -168,6 +153,6 @@ def test_a_model_that_scales_its_logits_is_refused(model_dir: Path, cache: Path,
 def test_a_new_adapter_changes_nothing(model_dir: Path, cache: Path) -> None:
     model = load_adapted(str(model_dir), SftSettings(), cache)
     one = row(20, seed=7)
-    ours_N = trained_logprobs(model, make_batch([one]))
+    ours_N = logprobs(model, [one])
     with model.peft_model.disable_adapter():
-        torch.testing.assert_close(trained_logprobs(model, make_batch([one])), ours_N, atol=0, rtol=0)
+        torch.testing.assert_close(logprobs(model, [one]), ours_N, atol=0, rtol=0)

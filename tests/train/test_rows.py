@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchgym.records import Message, Sampling, Step, StepTokens, ToolCall, Trajectory
-from patchgym.train import Reason, demonstration_rows, imitation_rows, rows_from_trajectory
+from patchgym.train import Reason, RowSet, demonstration_rows, imitation_rows, rows_from_trajectory
 from tests.records_for_tests import make_report, make_step, make_trajectory
 
 pytestmark = pytest.mark.train
@@ -47,6 +47,13 @@ def test_a_restart_begins_a_new_row() -> None:
     assert [row.ids for row in made.rows] == [(1, 2), (8, 9, 3)]
 
 
+def test_a_restart_that_repeats_everything_before_it_goes_on_with_the_row() -> None:
+    parts = tokens([1], [2]), tokens([1, 2, 3], [4], restart=True), tokens([1, 2, 3, 4], [5], restart=True)
+    (row,) = rows_from_trajectory(path(*parts), max_length=99).rows
+    assert (row.ids, row.trainable) == ((1, 2, 3, 4, 5), (0, 1, 0, 1, 1))
+    assert row.turns == (-1, 0, -1, 1, 2)
+
+
 ids = st.lists(st.integers(0, 99), max_size=5)
 turn = st.tuples(ids, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 1)), min_size=1, max_size=5), st.booleans())
 
@@ -60,9 +67,14 @@ def test_any_path_splits_into_its_contexts(turns: list[tuple[list[int], list[tup
     made = rows_from_trajectory(path(*parts), max_length=10_000)
     contexts: list[list[tuple[int, int]]] = []
     for index, part in enumerate(parts):
-        if part.restart or not index:
+        given = part.prompt_ids
+        before = tuple(at for at, _ in contexts[-1]) if contexts else ()
+        if part.restart and given[: len(before)] == before:
+            given = given[len(before) :]
+            contexts += [] if index else [[]]
+        elif part.restart or not index:
             contexts.append([])
-        contexts[-1] += [(at, 0) for at in part.prompt_ids]
+        contexts[-1] += [(at, 0) for at in given]
         contexts[-1] += zip(part.sampled_ids, part.mask, strict=True)
     wanted = [[(context[0][0], 0), *context[1:]] for context in contexts]  # the first id has no context
     trainable = [context for context in wanted if any(bit for _, bit in context)]
@@ -96,6 +108,8 @@ GOOD = tokens([1, 2], [3, 4])
         ({"mask": (1, 2)}, Reason.BAD_MASK),
         ({"mask": (0, 0)}, Reason.NOTHING_TRAINABLE),
         ({"prompt_ids": tuple(range(20))}, Reason.TOO_LONG),
+        ({"prompt_ids": (-1,)}, Reason.UNKNOWN_IDS),
+        ({"sampled_ids": (1, 2**40)}, Reason.UNKNOWN_IDS),
     ],
 )
 def test_tokens_that_do_not_fit_are_left_out_by_name(changes: dict[str, object], reason: Reason) -> None:
@@ -125,10 +139,17 @@ class Letters:
     """An encoder of one id a letter: ``^`` opens every message, ``$`` ends a turn."""
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        return [ord(char) for char in "".join(f"^{message.content}$" for message in messages) + "^"]
+        shown = (
+            f"{message.content}$" if message.sampled_ids is None else "".join(map(chr, message.sampled_ids))
+            for message in messages
+        )
+        return [ord(char) for char in "".join(f"^{text}" for text in shown) + "^"]
 
     def encode_answer(self, text: str) -> list[int]:
         return [ord(char) for char in f"{text}$"]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
 
 
 class Forgetful(Letters):
@@ -179,8 +200,60 @@ def test_demonstrations_that_cannot_be_rebuilt_are_left_out_by_name() -> None:
     assert demonstration_rows(trajectory(said(0, "hi", "ls")), Letters(), max_length=7).left_out == {Reason.TOO_LONG: 1}
 
 
+def heard(index: int, prompt: str, given: str, sampled: str, *, restart: bool = False) -> Step:
+    """A step that was sampled in the ids that ``given`` spells, after the message ``prompt``."""
+    made = tokens([ord(char) for char in given], [ord(char) for char in sampled], restart=restart)
+    return said(index, prompt, sampled.rstrip("$")).model_copy(update={"tokens": made})
+
+
+def checked(*steps: Step) -> RowSet:
+    return rows_from_trajectory(trajectory(*steps), max_length=99, encoder=Letters())
+
+
+def test_prompts_that_read_as_their_messages_pass() -> None:
+    whole = checked(heard(0, "hi", "^hi$^", "ls$"), heard(1, "a.py", "^a.py$^", "ok$"))
+    assert [spelled(row.ids) for row in whole.rows] == ["^hi$^ls$^a.py$^ok$"]
+    again = checked(heard(0, "hi", "^hi$^", "ls$"), heard(1, "a.py", "^hi$^ls$^a.py$^", "ok$", restart=True))
+    assert again == whole
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_prompt_that_reads_otherwise_is_named_with_its_turn(restart: bool) -> None:
+    before = "^hi$^lx$" if restart else ""
+    steps = (
+        heard(0, "hi", "^hi$^", "ls$"),
+        heard(1, "a.py", f"{before}^a.py$^" if restart else "^b.py$^", "ok$", restart=restart),
+        heard(2, "end", f"{before}^a.py$^ok$^end$^" if restart else "^end$^", "bye$", restart=restart),
+    )
+    made = checked(*steps)
+    (mismatch,) = made.mismatches
+    assert (made.rows, made.left_out) == ((), {Reason.PROMPT_MISMATCH: 1})
+    assert (mismatch.turn, mismatch.reason) == (1, Reason.PROMPT_MISMATCH)
+    assert ("x$^a" if restart else "b.py") in mismatch.why
+
+
+def test_a_compacted_conversation_is_held_against_what_took_its_place() -> None:
+    compact = heard(1, "sum", "^sum$^", "ok$", restart=True).model_copy(update={"compacted": True})
+    assert len(checked(heard(0, "hi", "^hi$^", "ls$"), compact).rows) == 2
+    forgot = compact.model_copy(update={"compacted": False})
+    assert checked(heard(0, "hi", "^hi$^", "ls$"), forgot).left_out == {Reason.PROMPT_MISMATCH: 1}
+
+
+def test_ids_of_another_tokenizer_are_not_imitated() -> None:
+    foreign = heard(0, "hi", "^ij$^", "mt$")
+    made = imitation_rows([trajectory(foreign)], Letters(), max_length=99)
+    assert (made.rows, made.left_out) == ((), {Reason.PROMPT_MISMATCH: 1})
+
+
+def test_every_failed_check_is_named_with_its_turn() -> None:
+    first, lost = make_step(0, tokens=GOOD), make_step(1)
+    (mismatch,) = rows_from_trajectory(trajectory(first, lost), max_length=20).mismatches
+    assert (mismatch.trajectory, mismatch.turn, mismatch.reason) == (trajectory().id, 1, Reason.NO_TOKENS)
+    assert not rows_from_trajectory(trajectory(first), max_length=2).mismatches  # too long contradicts nothing
+
+
 def test_imitation_takes_ids_as_sampled_and_rebuilds_the_rest() -> None:
-    greedy = make_step(0, tokens=GOOD.model_copy(update={"logprobs": None}))
+    greedy = make_step(0, tokens=GOOD.model_copy(update={"logprobs": None})).model_copy(update={"prompt": ()})
     made = imitation_rows([trajectory(greedy), trajectory(said(0, "hi", "ls")), trajectory()], Letters(), max_length=99)
     assert [row.ids for row in made.rows] == [(1, 2, 3, 4), tuple(map(ord, "^hi$^ls$"))]
     assert made.left_out == {Reason.NO_STEPS: 1}

@@ -15,39 +15,36 @@ from patchgym.policy.chat import ChatEncoder
 from patchgym.policy.models import load_model, read_checkpoint
 from patchgym.records import Sampling, Trajectory
 from patchgym.sandbox.bwrap import find_bwrap
-from patchgym.train import GrpoSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
-from patchgym.train.model import load_adapted, make_batch, trained_logprobs
+from patchgym.train import RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train.batch import make_batch
+from patchgym.train.loading import load_adapted
+from patchgym.train.losses import Predictions
 from patchgym.train.objectives import PolicyGradient
+from patchgym.train.packed import PackedRows, predict
 from patchgym.train.trainer import schedule, train
 from tests.records_for_tests import make_report, make_step, make_trajectory
-from tests.train.tiny import full_logprobs, graded, load, rewarded, sampled_steps
+from tests.train.tiny import (
+    BAD,
+    GOOD,
+    PROMPT,
+    RL,
+    SEEN,
+    answer_logprob,
+    full_logprobs,
+    graded,
+    load,
+    published,
+    rewarded,
+    sampled_steps,
+)
 
 pytestmark = pytest.mark.train
 
-PROMPT, SEEN = [10, 11, 12, 13], [40, 41, 42]
-GOOD, BAD = [20, 21, 22], [30, 31, 32]
-RL = GrpoSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
 SL = SftSettings(learning_rate=3e-2, lora_rank=4, max_row_tokens=256, passes=12)
-
-
-@pytest.fixture
-def pair(model_dir: Path, cache: Path) -> list[Trajectory]:
-    """Two samples of one task: ``GOOD`` was rewarded, ``BAD`` was not."""
-    model = load(model_dir, cache)
-    return [
-        graded(sampled_steps(model, [(PROMPT, GOOD), (SEEN, GOOD)]), 1.0, 0),
-        graded(sampled_steps(model, [(PROMPT, BAD), (SEEN, BAD)]), 0.0, 1),
-    ]
 
 
 def demonstration() -> Trajectory:
     return make_trajectory(steps=[make_step(0), make_step(1)], report=make_report())
-
-
-def answer_logprob(path: Path, cache: Path, answer: list[int]) -> float:
-    """What a sampler with this model or checkpoint gives ``answer`` after ``PROMPT``."""
-    with torch.no_grad():
-        return full_logprobs(load(path, cache), [*PROMPT, *answer])[-len(answer) :].sum().item()
 
 
 def said_logprob(path: Path, cache: Path) -> float:
@@ -59,11 +56,6 @@ def said_logprob(path: Path, cache: Path) -> float:
     with torch.no_grad():
         ids = [*encoder.encode(step.prompt), *answer]
         return full_logprobs(loaded.model, ids)[-len(answer) :].sum().item()
-
-
-def published(out: Path, report: UpdateReport) -> Path:
-    assert report.version is not None
-    return out / report.version
 
 
 def test_one_update_favours_the_rewarded_action(
@@ -91,14 +83,14 @@ def test_a_checkpoint_gives_the_trainers_log_probabilities_and_is_gone_on_with(
     first = grpo(pair, start=str(model_dir), out=tmp_path, settings=gentle, cache=cache, trained_on={})
     place = published(tmp_path, first)
     info = read_checkpoint(place)
-    assert (info.algorithm, info.step, info.version, info.base) == ("grpo", 1, first.version, str(model_dir))
+    assert (info.algorithm, info.step, info.version, info.base) == ("dr_grpo", 1, first.version, str(model_dir))
     assert info.parent == first.parent
     config = json.loads((place / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
     assert (config["inference_mode"], config["r"], config["lora_alpha"], config["lora_dropout"]) == (True, 4, 8, 0.0)
     assert config["base_model_name_or_path"] == str(model_dir)
     resumed = load_adapted(str(place), gentle.model_copy(update={"lora_rank": 9}), cache)
     row = TokenRow((*PROMPT, *GOOD), (0,) * 4 + (1,) * 3, (0.0,) * 7, (0,) * 7, "t", "g")
-    trainer_N = trained_logprobs(resumed, make_batch([row]))
+    trainer_N = predict(resumed, PackedRows([row], 1024)).logprobs_N
     torch.testing.assert_close(trainer_N.sum().item(), answer_logprob(place, cache, GOOD), atol=1e-4, rtol=0)
 
     second = grpo(pair, start=str(place), out=tmp_path, settings=gentle, cache=cache, trained_on={})
@@ -129,13 +121,16 @@ def test_imitation_makes_the_demonstrated_answer_likelier(model_dir: Path, cache
 
 
 def test_the_policy_gradients_losses_are_clipped_as_set() -> None:
-    row = TokenRow((1, 2, 3, 4), (0, 1, 1, 1), (0.0, -1.0, -1.0, -1.0), (-1, 0, 0, 0), "t", "g", advantage=2.0)
+    row = TokenRow(
+        (1, 2, 3, 4), (0, 1, 1, 1), (0.0, -1.0, -1.0, -1.0), (-1, 0, 0, 0), "t", "g", advantages=(0.0, 2.0, 2.0, 2.0)
+    )
     logprobs_N = torch.tensor([1.0, 1.5, 0.5]).log() - 1.0
     objective = PolicyGradient(RL.model_copy(update={"clip_low": 0.2, "clip_high": 0.3}))
-    losses_N, figures = objective.token_losses(make_batch([row]), logprobs_N)
+    losses_N, figures = objective.token_losses(make_batch([row]), Predictions(logprobs_N))
     torch.testing.assert_close(losses_N, torch.tensor([-2.0, -2.6, -1.0]))
     torch.testing.assert_close(figures["ratio"], torch.tensor([1.0, 1.5, 0.5]))
-    assert figures["clipped"].tolist() == [0.0, 1.0, 0.0]
+    assert figures["clipped_low"].tolist() == [0.0, 0.0, 0.0]
+    assert figures["clipped_high"].tolist() == [0.0, 1.0, 0.0]
     assert objective.normaliser([row, row]) == 2 * RL.max_row_tokens
 
 
@@ -147,6 +142,7 @@ def test_groups_without_variance_publish_nothing_and_say_so(
     assert (report.version, report.gradient, report.steps) == (None, "zero", ())
     assert "no group has variance" in report.why
     assert (report.groups, report.zero_variance_groups, report.left_out) == (1, 1, {"zero_variance": 2})
+    assert report.flat_groups == ("g",)
     assert not list(tmp_path.iterdir())
 
 
@@ -179,7 +175,7 @@ def test_no_gradient_moves_nothing_not_even_by_decay(model_dir: Path, cache: Pat
     settings = RL.model_copy(update={"weight_decay": 0.5})
     model = load_adapted(str(model_dir), settings, cache)
     before = [part.detach().clone() for part in model.parameters()]
-    row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantage=0.0)
+    row = TokenRow((1, 2, 3), (0, 0, 1), (0.0, 0.0, -5.0), (-1, -1, 0), "t", "g", advantages=(0.0, 0.0, 0.0))
     idle = replace(row, trainable=(0, 0, 0))
     report = train(RowSet(rows=(row, idle)), model, PolicyGradient(settings), settings, out=tmp_path, trained_on={})
     assert report.left_out == {"nothing_trainable": 1}
@@ -276,7 +272,7 @@ def test_a_time_limit_ends_the_update_between_steps(model_dir: Path, cache: Path
     assert f"after {len(report.steps)} of 500 steps" in report.stopped_early
     assert published(tmp_path, report).is_dir()
     assert len(seen) == len(report.steps)
-    assert seen[-1] == (report.total_tokens, 500 * report.steps[0].total_tokens)
+    assert seen[-1] == (report.trained_tokens, 500 * report.steps[0].trained_tokens)
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_the_rows(
@@ -362,8 +358,8 @@ def test_without_torch_it_says_what_to_install() -> None:
         "sys.modules['torch'] = None",
         "from pathlib import Path",
         "from patchgym.errors import PrerequisiteError",
-        "from patchgym.train import GrpoSettings, SftSettings, grpo, sft",
-        "for update, settings in ((sft, SftSettings()), (grpo, GrpoSettings())):",
+        "from patchgym.train import PolicyGradientSettings, SftSettings, grpo, sft",
+        "for update, settings in ((sft, SftSettings()), (grpo, PolicyGradientSettings())):",
         "    try: update([], start='m', out=Path('out'), settings=settings, trained_on={})",
         "    except PrerequisiteError as error: print(error.mend)",
     )
@@ -376,7 +372,7 @@ def test_a_full_disk_is_named_and_earlier_checkpoints_stay(model_dir: Path, cach
         "from patchgym.errors import StorageError",
         "from patchgym.train.checkpoint import publish_checkpoint",
         "from patchgym.train import SftSettings",
-        "from patchgym.train.model import load_adapted",
+        "from patchgym.train.loading import load_adapted",
         f"out = Path({str(tmp_path)!r})",
         "for rank in (1, 64):",
         f"    model = load_adapted({str(model_dir)!r}, SftSettings(lora_rank=rank), Path({str(cache)!r}))",

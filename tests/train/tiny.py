@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from patchgym.policy.models import load_model
 from patchgym.records import Reward, Sampling, Step, StepTokens, Trajectory, Verdict
+from patchgym.train import PolicyGradientSettings, UpdateReport
 from tests.records_for_tests import make_report, make_step, make_trajectory
 
 _TEMPLATE = (
@@ -18,6 +19,9 @@ _TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 VOCABULARY = 258
+PROMPT, SEEN = [10, 11, 12, 13], [40, 41, 42]
+GOOD, BAD = [20, 21, 22], [30, 31, 32]
+RL = PolicyGradientSettings(learning_rate=1e-2, lora_rank=4, max_row_tokens=64)
 
 
 def save_tiny_model(folder: Path) -> Path:
@@ -62,7 +66,8 @@ def full_logprobs(model: torch.nn.Module, ids: Sequence[int], temperature: float
 def sampled_steps(
     model: torch.nn.Module, turns: Sequence[tuple[Sequence[int], Sequence[int]]], sampling: Sampling | None = None
 ) -> list[Step]:
-    """Steps of (prompt ids, sampled ids) with the log-probabilities that ``model`` gives them."""
+    """Steps of (prompt ids, sampled ids), with the log-probabilities that ``model`` gives them and without the messages
+    that the prompts are of."""
     sampling = sampling or Sampling()
     steps: list[Step] = []
     ids: list[int] = []
@@ -73,7 +78,7 @@ def sampled_steps(
         tokens = StepTokens(
             prompt_ids=tuple(prompt), sampled_ids=tuple(answer), logprobs=tuple(logprobs), mask=(1,) * len(answer)
         )
-        steps.append(make_step(index, tokens=tokens).model_copy(update={"sampling": sampling}))
+        steps.append(make_step(index, tokens=tokens).model_copy(update={"sampling": sampling, "prompt": ()}))
     return steps
 
 
@@ -94,3 +99,15 @@ def rewarded(trajectory: Trajectory, **changes: object) -> Trajectory:
 def load(path: Path, cache: Path) -> torch.nn.Module:
     """A model or checkpoint as a sampler sees it: adapter merged."""
     return load_model(str(path), cache=cache).model
+
+
+def answer_logprob(path: Path, cache: Path, answer: list[int]) -> float:
+    """What a sampler with this model or checkpoint gives ``answer`` after ``PROMPT``."""
+    with torch.no_grad():
+        return full_logprobs(load(path, cache), [*PROMPT, *answer])[-len(answer) :].sum().item()
+
+
+def published(out: Path, report: UpdateReport) -> Path:
+    """The directory of the checkpoint that an update published."""
+    assert report.version is not None
+    return out / report.version

@@ -139,7 +139,13 @@ class ClosedLoop:
         return self._update(
             name,
             lambda start, out, on_step: grpo(
-                found, start=start, out=out, settings=settings, trained_on=self._keys(found), on_step=on_step
+                found,
+                start=start,
+                out=out,
+                settings=settings,
+                trained_on=self._keys(found),
+                key_files={task.id: task.key_files for task in self._train},
+                on_step=on_step,
             ),
         )
 

@@ -6,7 +6,7 @@ from patchgym.config import Settings
 from patchgym.reward import RewardSettings
 from patchgym.rollout import RolloutSettings
 from patchgym.tasks import TaskSetRecipe
-from patchgym.train import GrpoSettings, SftSettings
+from patchgym.train import PolicyGradientSettings, SftSettings
 
 
 class EvalSettings(Settings):
@@ -34,5 +34,5 @@ class LoopRecipe(Settings):
     rollout: RolloutSettings = RolloutSettings()
     reward: RewardSettings = RewardSettings()
     warm_start: SftSettings = SftSettings()
-    grpo: GrpoSettings = GrpoSettings()
+    grpo: PolicyGradientSettings = PolicyGradientSettings()
     evaluation: EvalSettings = EvalSettings()

@@ -6,24 +6,29 @@
                                                                              trainer.train -> checkpoint directory
     trajectories -> groups.policy_gradient_rows -> objectives.PolicyGradient /
 
-``sft`` and ``grpo`` are the whole way. Importing this package does not import torch; calling them does.
+``sft`` and ``grpo`` are the whole way; ``algorithms`` says what ``grpo`` can be. ``integrity`` holds rows against what
+was sampled. Importing this package does not import torch; calling them does.
 """
 
+from patchgym.train.reasons import Reason
 from patchgym.train.report import (
-    GrpoSettings,
+    Mismatch,
     OnStep,
+    PolicyGradientSettings,
     SamplerGap,
     SftSettings,
     StepReport,
     TrainSettings,
     UpdateReport,
+    ValueSettings,
 )
-from patchgym.train.rows import Reason, RowSet, TokenRow, demonstration_rows, imitation_rows, rows_from_trajectory
+from patchgym.train.rows import RowSet, TokenRow, demonstration_rows, imitation_rows, rows_from_trajectory
 from patchgym.train.update import grpo, sft
 
 __all__ = [
-    "GrpoSettings",
+    "Mismatch",
     "OnStep",
+    "PolicyGradientSettings",
     "Reason",
     "RowSet",
     "SamplerGap",
@@ -32,6 +37,7 @@ __all__ = [
     "TokenRow",
     "TrainSettings",
     "UpdateReport",
+    "ValueSettings",
     "demonstration_rows",
     "grpo",
     "imitation_rows",

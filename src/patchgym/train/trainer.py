@@ -10,18 +10,25 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from patchgym.errors import DivergenceError
+from patchgym.train.batch import make_batch
 from patchgym.train.checkpoint import publish_checkpoint
-from patchgym.train.model import AdaptedModel, Prefix, families, make_batch, micro_batches, trained_logprobs
-from patchgym.train.objectives import Objective
+from patchgym.train.figures import step_figures
+from patchgym.train.losses import Predictions
+from patchgym.train.model import AdaptedModel
+from patchgym.train.objectives import Objective, Say
+from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
+from patchgym.train.reasons import Reason
 from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
-from patchgym.train.rows import Reason, RowSet, TokenRow
+from patchgym.train.rows import RowSet, TokenRow
 
 
 def train(
@@ -42,9 +49,11 @@ def train(
         StorageError: the checkpoint could not be written; earlier ones stay.
     """
     kept, left_out = _fitting(rows, model)
-    objective.prepare(model, kept)
+    refused = objective.prepare(kept, _says(model, settings.micro_batch_tokens))
+    kept = [row for row in kept if row not in refused]
+    left_out.update(mismatch.reason for mismatch in refused.values())
     plan = schedule(kept, settings)
-    progress = _Progress(sum(map(_tokens, plan)), settings.seconds, on_step)
+    progress = _Progress(sum(map(_trained, plan)), settings.seconds, on_step)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
     )
@@ -52,12 +61,12 @@ def train(
     gap: SamplerGap | None = None
     stopped = ""
     for step_rows in plan:
-        if not progress.has_time_for(_tokens(step_rows)):
+        if not progress.has_time_for(_trained(step_rows)):
             stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(plan)} steps"
             break
         report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
         steps.append(report)
-        gap = gap or (step_gap if objective.algorithm == "grpo" else None)
+        gap = gap or (step_gap if objective.algorithm != "sft" else None)
     moved = any(step.gradient_norm > 0 for step in steps)
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
     info = None
@@ -72,8 +81,10 @@ def train(
         stopped_early=stopped,
         rows_used=len({id(row) for step in plan[: len(steps)] for row in step}),
         left_out={reason.value: count for reason, count in sorted(left_out.items())},
+        mismatches=(*rows.mismatches, *refused.values()),
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
+        flat_groups=rows.flat_groups,
         trained_tokens=sum(step.trained_tokens for step in steps),
         total_tokens=sum(step.total_tokens for step in steps),
         trainable_parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -91,50 +102,56 @@ def _step(
     settings: TrainSettings,
     progress: "_Progress",
 ) -> tuple[StepReport, SamplerGap]:
-    """One optimizer step: gradients of all micro-batches add up, then the weights move once."""
+    """One optimizer step: gradients of all chunks add up, then the weights move once."""
     began = time.monotonic()
-    divisor = objective.normaliser(rows)
+    packed = PackedRows(rows, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
+    batch, divisor = make_batch(rows, model.device), objective.normaliser(rows)
     seen: defaultdict[str, list[Tensor]] = defaultdict(list)
-    total = 0.0
-    for family in families(rows):
-        prefix = Prefix(model, family)
-        for part in micro_batches(family, settings.micro_batch_tokens, prefix.length):
-            batch = make_batch(part, prefix.length)
-            logprobs_N = trained_logprobs(model, batch, prefix)
-            losses_N, figures = objective.token_losses(batch, logprobs_N)
-            loss = losses_N.sum() / divisor
-            if not math.isfinite(loss.item()):
-                raise _diverged("loss", loss.item(), part)
-            torch.autograd.backward(loss)
-            total += loss.item()
-            figures |= {"logprob": logprobs_N.detach(), "sampler": batch.sampler_N, "turn": batch.turns_N}
-            for name, values_N in figures.items():
-                seen[name].append(values_N)
-            progress.advance(_tokens(part))
-        prefix.backward()
+
+    def loss_of(numbers_M: Tensor, predictions: Predictions) -> Tensor:
+        part = batch.take(numbers_M)
+        losses_M, figures = objective.token_losses(part, predictions)
+        loss = losses_M.sum() / divisor
+        if not math.isfinite(loss.item()):
+            raise _diverged("loss", loss.item(), part.trajectories)
+        for name, values_M in {**figures, "sampler": part.sampler_N, "turn": part.turns_N}.items():
+            seen[name].append(values_M)
+        progress.advance(len(numbers_M))
+        return loss
+
+    total: float | None = None
+    summand: LossOf = loss_of
+    if objective.whole_rows and len(packed.chunks) > 1:
+        total, summand = by_rows(loss_of, predict(model, packed))
+    added = backward(model, packed, summand, entropy_gradient=objective.entropy_gradient, recompute=settings.recompute)
+    total = added if total is None else total
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip).item()
     if not math.isfinite(norm):
-        raise _diverged("gradient", norm, rows)
+        raise _diverged("gradient", norm, batch.trajectories)
     if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
         optimizer.step()
     optimizer.zero_grad()
     joined = {name: torch.cat(parts) for name, parts in seen.items()}
-    means = {name: values_N.double().mean().item() for name, values_N in joined.items()}
     report = StepReport(
         rows=len(rows),
-        trained_tokens=len(joined["logprob"]),
-        total_tokens=_tokens(rows),
+        total_tokens=sum(len(row.ids) for row in rows),
+        read_tokens=packed.read,
         loss=total,
         gradient_norm=norm,
-        mean_logprob=means["logprob"],
-        mean_ratio=means.get("ratio"),
-        max_ratio=joined["ratio"].max().item() if "ratio" in joined else None,
-        clip_share=means.get("clipped"),
-        kl=means.get("kl"),
+        **step_figures(joined),
         seconds=time.monotonic() - began,
     )
     progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
     return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
+
+
+def _says(model: AdaptedModel, chunk_ids: int) -> Say:
+    def say(rows: Sequence[TokenRow], of: Literal["start", "base"]) -> Predictions:
+        packed = PackedRows(rows, chunk_ids, device=model.device)
+        with model.peft_model.disable_adapter() if of == "base" else nullcontext():
+            return predict(model, packed)
+
+    return say
 
 
 def schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[TokenRow]]:
@@ -191,8 +208,8 @@ def _fitting(rows: RowSet, model: AdaptedModel) -> tuple[list[TokenRow], Counter
     return kept, left_out
 
 
-def _tokens(rows: Sequence[TokenRow]) -> int:
-    return sum(len(row.ids) for row in rows)
+def _trained(rows: Sequence[TokenRow]) -> int:
+    return sum(row.trained for row in rows)
 
 
 def _sampler_gap(difference_N: Tensor, turns_N: Tensor) -> SamplerGap:
@@ -201,8 +218,7 @@ def _sampler_gap(difference_N: Tensor, turns_N: Tensor) -> SamplerGap:
     return SamplerGap(mean=gap_N.mean().item(), largest=gap_N.max().item(), by_turn=by_turn)
 
 
-def _diverged(what: str, value: float, rows: Sequence[TokenRow]) -> DivergenceError:
-    names = sorted({row.trajectory_id for row in rows})
+def _diverged(what: str, value: float, names: Sequence[str]) -> DivergenceError:
     return DivergenceError(
         f"The {what} is {value}",
         why=f"It came up in rows of {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}.",

@@ -1,13 +1,13 @@
 """The two updates, from trajectories to a published checkpoint. torch loads when one of them is called."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from patchgym.errors import PrerequisiteError
 from patchgym.policy.chat import ChatEncoder
-from patchgym.records import Trajectory
-from patchgym.train.report import GrpoSettings, OnStep, SftSettings, UpdateReport
+from patchgym.records import Trajectory, Tree
+from patchgym.train.report import OnStep, PolicyGradientSettings, SftSettings, UpdateReport
 from patchgym.train.rows import imitation_rows
 
 
@@ -35,7 +35,7 @@ def sft(
         StorageError: the checkpoint could not be written; earlier ones stay.
     """
     with _train_extra():
-        from patchgym.train.model import load_adapted
+        from patchgym.train.loading import load_adapted
         from patchgym.train.objectives import Imitation
         from patchgym.train.trainer import train
     model = load_adapted(start, settings, cache)
@@ -48,24 +48,35 @@ def grpo(
     *,
     start: str,
     out: Path,
-    settings: GrpoSettings,
+    settings: PolicyGradientSettings,
     trained_on: Mapping[str, Sequence[str]],
+    trees: Iterable[Tree] = (),
+    key_files: Mapping[str, Collection[str]] | None = None,
     cache: Path | None = None,
     on_step: OnStep | None = None,
 ) -> UpdateReport:
-    """Make a policy likelier to do what was rewarded above its group's mean, and less likely to do the rest.
+    """Make a policy likelier to do what was rewarded above its baseline, and less likely to do the rest, by any of the
+    algorithms of ``settings.algorithm``.
 
-    ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``start``, ``out`` and
-    ``trained_on`` are as for ``sft``, and so are the errors. Where nothing can be learned (no group with variance, say)
-    nothing is published and the report says why.
+    ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``trees`` and ``key_files``
+    are as for ``groups.policy_gradient_rows``. ``start``, ``out`` and ``trained_on`` are as for ``sft``, and so are the
+    errors; a ConfigError also where the baseline is ``value`` and the model has no value head. Where nothing can be
+    learned (no group with variance, say) nothing is published and the report says why.
     """
     with _train_extra():
         from patchgym.train.groups import policy_gradient_rows
-        from patchgym.train.model import load_adapted
+        from patchgym.train.loading import load_adapted
         from patchgym.train.objectives import PolicyGradient
         from patchgym.train.trainer import train
-    rows = policy_gradient_rows(trajectories, max_length=settings.max_row_tokens, divide_by_std=settings.divide_by_std)
     model = load_adapted(start, settings, cache)
+    rows = policy_gradient_rows(
+        trajectories,
+        settings,
+        updates=model.step,
+        trees=trees,
+        key_files=key_files,
+        encoder=ChatEncoder(model.tokenizer) if settings.check_prompts else None,
+    )
     return train(rows, model, PolicyGradient(settings), settings, out=out, trained_on=trained_on, on_step=on_step)
 
 
