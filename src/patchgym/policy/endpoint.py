@@ -5,7 +5,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -60,9 +60,15 @@ class Endpoint:
         return self._key is not None
 
     async def request(
-        self, method: str, path: str, body: Mapping[str, object] | None = None, tries: int = _TRIES
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        tries: int = _TRIES,
+        final: Collection[int] = (),
     ) -> str:
-        """The body of a successful answer, as text.
+        """The body of a successful answer, as text. ``final`` are statuses that would pass elsewhere and do not here:
+        they count as a refusal.
 
         Raises:
             ContextLengthError: it was refused because the context is too long.
@@ -72,7 +78,7 @@ class Endpoint:
         """
         for left in reversed(range(tries)):
             try:
-                return await self._once(method, path, body)
+                return await self._once(method, path, body, final)
             except _Passing as passing:
                 if not left:
                     raise EndpointRetryable(
@@ -92,7 +98,9 @@ class Endpoint:
             if loop is asyncio.get_running_loop():
                 await client.aclose()
 
-    async def _once(self, method: str, path: str, body: Mapping[str, object] | None) -> str:
+    async def _once(
+        self, method: str, path: str, body: Mapping[str, object] | None, final: Collection[int] = ()
+    ) -> str:
         import httpx2
 
         content = json.dumps(body).encode() if body is not None else None
@@ -119,7 +127,7 @@ class Endpoint:
             raise EndpointError(f"{self.url} answers with a damaged body", why=str(error)) from error
         text = received.decode("utf-8", "replace")
         if not response.is_success:
-            raise self._failure(response.status_code, text, response.headers)
+            raise self._failure(response.status_code, text, response.headers, final)
         return text
 
     def _connection(self) -> "httpx2.AsyncClient":
@@ -138,11 +146,11 @@ class Endpoint:
             self._client = (loop, client)
         return self._client[1]
 
-    def _failure(self, status: int, text: str, headers: Mapping[str, str]) -> "Exception":
+    def _failure(self, status: int, text: str, headers: Mapping[str, str], final: Collection[int]) -> "Exception":
         """What a status that is no success means."""
         message = _message(text.replace(self._key, "***") if self._key else text)
         why = f"HTTP {status}: {message}" if message else f"HTTP {status}"
-        if status == 429 or status >= 500:
+        if (status == 429 or status >= 500) and status not in final:
             return _Passing(why, _seconds(headers.get("retry-after")))
         if status in (400, 413, 422) and _TOO_LONG.search(message):
             return ContextLengthError("The conversation no longer fits the model", why=why)
