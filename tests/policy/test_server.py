@@ -71,7 +71,7 @@ def test_the_request_is_the_one_that_vllm_documents() -> None:
     assert sent.pop("prompt") == tiny_tokenizer().encode(prompt)
     assert json.dumps(sent) == (
         '{"model": "tiny", "max_tokens": 7, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, '
-        '"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "seed": 8303386062553105306, '
+        '"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "seed": 2238640033393091141, '
         '"stop_token_ids": [256], "logprobs": 0, "return_token_ids": true, "return_tokens_as_token_ids": true, '
         '"skip_special_tokens": false}'
     )
@@ -211,7 +211,7 @@ LAST = ("logprobs", "token_logprobs", -1)
         (_set("token_ids", to=None), "no token ids.*0.10.2"),
         (_set("prompt_token_ids", to=None), "no token ids"),
         (_set("prompt_token_ids", to=lambda ids: ids[1:]), "not the"),
-        (_set("token_ids", to=lambda ids: ids[:-1]), "6 tokens"),
+        (_set("token_ids", to=lambda ids: ids[:-1]), "6 log-probabilities for 5 tokens"),
         (_set("logprobs", to=None), "no log-probabilities"),
         (_set("logprobs", "token_logprobs", to=lambda told: told[:-1]), "5 log-probabilities for 6 tokens"),
         (_set("logprobs", "tokens", 0, to="token_id:9"), "of other tokens"),

@@ -55,7 +55,20 @@ def test_raw_log_probs_of_another_distribution_are_refused(sampling: dict[str, f
 
 @pytest.mark.parametrize("mode", ["raw_logits", "cooled_twice"])
 def test_what_is_no_log_prob_of_the_sampling_is_refused(mode: str) -> None:
-    with vllm_server(mode=mode) as fake, pytest.raises(ConfigError, match="--logprobs-mode processed_logprobs"):
+    with (
+        vllm_server(mode=mode) as fake,
+        pytest.raises((ConfigError, EndpointError), match="--logprobs-mode processed_logprobs"),
+    ):
+        with_policy(fake, check)
+
+
+def test_logits_below_0_are_still_no_log_probs() -> None:
+    def shift(reply: dict[str, Any]) -> None:
+        told = reply["choices"][0]["logprobs"]
+        told["token_logprobs"] = [-0.5 for _ in told["token_logprobs"]]
+        told["top_logprobs"] = [dict.fromkeys(row, -0.5) for row in told["top_logprobs"]]
+
+    with vllm_server(twist=shift) as fake, pytest.raises(ConfigError, match="logits"):
         with_policy(fake, check)
 
 
@@ -91,22 +104,23 @@ def test_a_server_that_reads_text_otherwise_is_refused() -> None:
 
 
 def test_a_server_that_decodes_otherwise_is_refused_where_it_has_no_tokenize() -> None:
+    hi = tiny_tokenizer().encode("hi")
+
     def twist(text: str) -> Callable[[dict[str, Any]], None]:
         def told(reply: dict[str, Any]) -> None:
             choice = reply["choices"][0]
-            choice["token_ids"] = [104, 105]
-            choice["logprobs"] |= {"tokens": ["token_id:104", "token_id:105"], "token_logprobs": [-1.0, -1.0]}
+            choice["token_ids"] = list(hi)
+            choice["logprobs"] |= {"tokens": [f"token_id:{one}" for one in hi], "token_logprobs": [-1.0, -1.0]}
             choice["finish_reason"], choice["text"] = "length", text
 
         return told
 
     missing = say(404, {"error": {"message": "Not Found"}})
-    ours = tiny_tokenizer().decode([104, 105])
     with vllm_server(twist=twist("zz")) as fake:
         fake.instead["/tokenize"] = [missing, missing]
         with pytest.raises(ConfigError, match="another tokenizer"):
             with_policy(fake, check)
-        fake.twist = twist(ours)
+        fake.twist = twist("hi")
         with_policy(fake, check)
 
 

@@ -159,8 +159,7 @@ def test_an_adapter_that_a_restart_lost_is_loaded_once_for_all(base: Path, first
 def test_an_adapter_that_is_lost_again_at_once_is_an_endpoint_fault(base: Path, first: Path, tmp_path: Path) -> None:
     async def work(policy: ServerPolicy) -> None:
         await policy.use(first)
-        missing = say(404, {"error": {"message": f"The model `{FIRST}` does not exist."}})
-        fake.instead[COMPLETIONS] = [missing, missing]
+        fake.forgets = True
         await one(policy)
 
     with vllm_server() as fake, pytest.raises(EndpointError, match="does not have the model grpo-1-aaaa"):

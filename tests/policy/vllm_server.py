@@ -1,6 +1,7 @@
 """A vLLM server on loopback: the answers of vLLM 0.32 as its source and ``vllm_recorded.json`` have them, from a model
 of a few thousand weights. It remembers what it was asked, and misbehaves on demand."""
 
+import copy
 import json
 import threading
 import time
@@ -33,8 +34,9 @@ class Request:
 class FakeVllm:
     """A server with one base model. What is set here holds from the next request on.
 
-    ``mode`` is ``--logprobs-mode``; ``updating`` whether adapters may be loaded while it runs; ``twist`` changes a
-    completion before it is sent; ``instead`` holds answers that are given once each, by path, before the real ones.
+    ``mode`` is ``--logprobs-mode``; ``updating`` whether adapters may be loaded while it runs; ``forgets`` whether they
+    are then not known to completions; ``gate`` holds completions up until it is set; ``twist`` changes a completion
+    before it is sent; ``instead`` holds answers that are given once each, by path, before the real ones.
     """
 
     url: str = ""
@@ -49,6 +51,7 @@ class FakeVllm:
     updating: bool = True
     max_lora_rank: int = 16
     lists_adapters: bool = True
+    forgets: bool = False
     twist: Callable[[dict[str, Any]], None] | None = None
     instead: dict[str, list[Answer]] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
@@ -118,7 +121,7 @@ class FakeVllm:
             why = f"LoRA rank {rank} is greater than max_lora_rank {self.max_lora_rank}."
             return _refusal(500, "InternalServerError", f"Call to add_lora method failed: {why}")
         with quiet():
-            adapted: Any = peft.PeftModel.from_pretrained(tiny_network(), str(path))
+            adapted: Any = peft.PeftModel.from_pretrained(copy.deepcopy(self.network), str(path))
         self.adapters[name] = (str(path), adapted.merge_and_unload().eval())
         return say(200, f"Success: LoRA adapter '{name}' added successfully.")
 
@@ -131,7 +134,7 @@ class FakeVllm:
 
     def _completed(self, body: Any) -> Answer:
         name, prompt = body["model"], body["prompt"]
-        if name != self.base and name not in self.adapters:
+        if name != self.base and (self.forgets or name not in self.adapters):
             said = f"The model `{name}` does not exist. Valid aliases: {self.base}."
             return _refusal(404, "NotFoundError", said)
         if len(prompt) + 1 > self.context:

@@ -251,7 +251,8 @@ class _Answer:
         found = tuple(one for one in told.token_logprobs if one is not None)
         bad = [one for one in found if not _IMPOSSIBLE < one <= _SLACK or math.isnan(one)]
         if bad or len(found) < len(ids):
-            raise self._unsound(f"A log-probability is {bad[0] if bad else 'missing'}", "Look into the server's log.")
+            mend = "Start vLLM with --logprobs-mode processed_logprobs." if bad and bad[0] > 0 else _NOT_A_NUMBER
+            raise self._unsound(f"A log-probability is {bad[0] if bad else 'missing'}", mend)
         return found
 
     def _likeliest(self) -> dict[int, float]:
@@ -269,6 +270,7 @@ def _unsound(url: str, why: str, mend: str = "") -> EndpointError:
     return EndpointError(f"The answer of {url} cannot be taken token by token", why=f"{why}.", mend=mend)
 
 
+_NOT_A_NUMBER = "Look into the server's log: its model may overflow in the dtype that it runs in."
 _OTHER_MODEL = "Check that the server has the model whose tokenizer is used here."
 
 
