@@ -16,6 +16,7 @@ _NEEDS_TRAIN = {
     "test_server_handshake.py",
     "test_server_versions.py",
     "test_tokens.py",
+    "test_vllm_recorded.py",
 }
 
 

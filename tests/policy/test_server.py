@@ -137,7 +137,7 @@ def test_an_answer_ends_with_its_end_of_turn_or_at_its_length() -> None:
         await policy.check()
         fake.twist = ending(END)
         stopped = await policy.sample(ASK, (), Sampling(max_tokens=5))
-        fake.twist = ending(65)
+        fake.twist = ending(tiny_tokenizer().encode("A")[0])
         return stopped, await policy.sample(ASK, (), Sampling(max_tokens=5))
 
     with vllm_server() as fake:
@@ -160,7 +160,6 @@ def test_a_full_context_is_an_error_and_a_nearly_full_one_shortens_the_answer() 
 
     with vllm_server() as fake:
         sample = with_policy(fake, nearly)
-        fake.instead[COMPLETIONS] = []
     assert [sent["max_tokens"] for sent in fake.bodies(COMPLETIONS)[AGREED:]] == [3]
     assert sample.usage.sampled_tokens <= 3
 
@@ -191,7 +190,11 @@ def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
 
 
 def _all(*twists: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
-    return lambda reply: [twist(reply) for twist in twists] and None
+    def twist(reply: dict[str, Any]) -> None:
+        for one in twists:
+            one(reply)
+
+    return twist
 
 
 def _name(reply: dict[str, Any]) -> None:

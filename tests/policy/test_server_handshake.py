@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from patchgym.errors import ConfigError, EndpointError, EndpointRetryable
 from patchgym.policy.server import ServerPolicy
 from patchgym.policy.tokens import load_tokens
-from patchgym.records import Sampling
+from patchgym.records import Sample, Sampling
 from tests.policy.endpoint import say
 from tests.policy.test_server import AGREED, ASK, COMPLETIONS, TOKENS, conversation, no_pause, with_policy
 from tests.policy.tiny import save_tiny_model, tiny_network, tiny_tokenizer
@@ -191,6 +192,29 @@ def test_a_server_that_was_started_otherwise_meanwhile_is_asked_anew() -> None:
 
     with vllm_server(mode="processed_logprobs") as fake:
         with_policy(fake, work)
+    assert len(fake.bodies("/tokenize")) == 2
+
+
+def _drop(handler: BaseHTTPRequestHandler) -> None:
+    """Break the connection without a word."""
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize("mode", ["raw_logprobs", "processed_logprobs"])
+def test_after_a_lost_connection_the_server_is_asked_anew(mode: str) -> None:
+    async def work(policy: ServerPolicy) -> Sample:
+        await policy.check()
+        fake.restart(mode=mode)
+        fake.instead[COMPLETIONS] = [_drop]
+        return await policy.sample(ASK, (), Sampling(max_tokens=2, **COOL))
+
+    with vllm_server(mode="processed_logprobs") as fake:
+        if mode == "raw_logprobs":
+            with pytest.raises(ConfigError, match="processed_logprobs"):
+                with_policy(fake, work)
+        else:
+            with_policy(fake, work)
+            assert len(fake.sampled()) == 2  # the one that was dropped, and the one that was answered
     assert len(fake.bodies("/tokenize")) == 2
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from patchgym.errors import DataError, EndpointError, UsageError
+from patchgym.errors import ConfigError, DataError, EndpointError, UsageError
 from patchgym.policy.models import load_model
 from patchgym.policy.server import ServerPolicy
 from patchgym.policy.tokens import load_tokens
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_published_sampled_from_by_name_and_replaced(
         {"lora_name": SECOND, "lora_path": str(second / "adapter")},
     ]
     assert fake.bodies(UNLOAD) == [{"lora_name": FIRST}]
-    assert [sent["model"] for sent in fake.bodies(COMPLETIONS)[2:]] == ["tiny", FIRST, SECOND]
+    assert [sent["model"] for sent in fake.sampled()] == ["tiny", FIRST, SECOND]
 
 
 def test_the_listing_is_waited_for_before_the_first_request(base: Path, first: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_requests_in_flight_keep_their_version_and_hold_its_adapter(
 
     with vllm_server() as fake:
         run(fake, base, tmp_path, work)
-    assert [sent["model"] for sent in fake.bodies(COMPLETIONS)[2:]] == [FIRST] * 3 + [SECOND]
+    assert [sent["model"] for sent in fake.sampled()] == [FIRST] * 3 + [SECOND]
 
 
 def test_an_adapter_that_a_restart_lost_is_loaded_once_for_all(base: Path, first: Path, tmp_path: Path) -> None:
@@ -154,6 +154,19 @@ def test_an_adapter_that_a_restart_lost_is_loaded_once_for_all(base: Path, first
     with vllm_server() as fake:
         run(fake, base, tmp_path, work)
     assert len(fake.bodies(LOAD)) == 2
+
+
+def test_a_new_version_is_preceded_by_a_new_handshake(base: Path, first: Path, tmp_path: Path) -> None:
+    async def work(policy: ServerPolicy) -> None:
+        cool = Sampling(temperature=0.7, max_tokens=2)
+        await policy.sample(ASK, (), cool)
+        fake.restart(mode="raw_logprobs")
+        await policy.use(first)
+        with pytest.raises(ConfigError, match="processed_logprobs"):
+            await policy.sample(ASK, (), cool)
+
+    with vllm_server(mode="processed_logprobs") as fake:
+        run(fake, base, tmp_path, work)
 
 
 def test_an_adapter_that_is_lost_again_at_once_is_an_endpoint_fault(base: Path, first: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_a_model_is_called_what_the_local_policy_calls_it(tmp_path: Path) -> Non
     folder = save_tiny_model(tmp_path / "tiny")
     tokens = load_tokens(str(folder), cache=tmp_path / "cache")
     assert tokens.version == load_model(str(folder), cache=tmp_path / "cache").version
-    assert (tokens.vocabulary, tokens.stop_ids, tokens.checkpoint) == (VOCABULARY, {END}, None)
+    assert (tokens.vocabulary, tokens.stop_ids, tokens.checkpoint) == (VOCABULARY, frozenset({END}), None)
 
 
 def test_a_checkpoint_has_the_tokens_of_its_base(tmp_path: Path) -> None:

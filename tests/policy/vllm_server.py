@@ -35,7 +35,8 @@ class FakeVllm:
     """A server with one base model. What is set here holds from the next request on.
 
     ``mode`` is ``--logprobs-mode``; ``updating`` whether adapters may be loaded while it runs; ``forgets`` whether they
-    are then not known to completions; ``gate`` holds completions up until it is set; ``twist`` changes a completion
+    are then not known to completions; ``gate`` holds completions of
+    adapters up until it is set; ``twist`` changes a completion
     before it is sent; ``instead`` holds answers that are given once each, by path, before the real ones.
     """
 
@@ -62,6 +63,10 @@ class FakeVllm:
     def bodies(self, path: str) -> list[Any]:
         """The bodies of all requests to a path, in order."""
         return [one.body for one in self.asked if one.path == path]
+
+    def sampled(self) -> list[Any]:
+        """The bodies of all completions but those of handshakes."""
+        return [sent for sent in self.bodies("/v1/completions") if not sent["logprobs"]]
 
     def wait_for(self, path: str, count: int) -> None:
         """Wait until a path was asked for that often."""
@@ -144,7 +149,7 @@ class FakeVllm:
             )
             return _refusal(400, "BadRequestError", said)
         network = self.network if name == self.base else self.adapters[name][1]
-        if self.gate is not None:
+        if self.gate is not None and name != self.base:
             self.gate.wait(10)
         with self.lock:
             reply = self._reply(body, name, *self._drawn(network, body))

@@ -48,6 +48,8 @@ class Endpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{url!r} is no http URL", mend="Give one such as http://127.0.0.1:8000/v1.")
         self.url = url.rstrip("/")
+        self.losses = 0
+        """How often a connection could not be made, or broke: the server may be another one since."""
         self._key = key
         self._timeout_s = timeout_s
         self._sleep: Sleep = sleep or asyncio.sleep
@@ -122,6 +124,7 @@ class Endpoint:
         except httpx2.TimeoutException as error:
             raise _Passing(f"No connection within {_CONNECT_S:g} s") from error
         except httpx2.TransportError as error:
+            self.losses += 1
             raise _Passing(f"{type(error).__name__}: {error}") from error
         except httpx2.DecodingError as error:
             raise EndpointError(f"{self.url} answers with a damaged body", why=str(error)) from error

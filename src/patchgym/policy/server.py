@@ -72,6 +72,7 @@ class ServerPolicy:
         self._sleep: Sleep = sleep or asyncio.sleep
         self._go_on(self._of(tokens.checkpoint) if tokens.checkpoint else _Version(tokens.version or model))
         self._agreement: Agreement | None = None
+        self._losses = 0
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._in_flight: Counter[str] = Counter()
         self._retired: set[str] = set()
@@ -137,7 +138,8 @@ class ServerPolicy:
             EndpointError: the server cannot be reached or does not take it; likewise.
         """
         new = self._of(checkpoint)
-        agreement = await self._agreed()
+        # Between two versions lies an update, long enough for the server to be started again with other flags unseen.
+        agreement = await self._agreed(instead_of=self._agreement)
         async with self._alone():
             await self._publish(new, agreement)
             before = self._now
@@ -154,13 +156,16 @@ class ServerPolicy:
     async def _complete(self, version: _Version, ids: Sequence[int], sampling: Sampling) -> Completion:
         """One completion; once more where the server turns out to be another than the one that was asked before."""
         agreement = await self._agreed()
+        done: Completion | None = None
         try:
             done = await self._ask(version, agreement, ids, sampling)
-            if done.fingerprint == agreement.fingerprint:
+            if done.fingerprint == agreement.fingerprint and self._server.losses == self._losses:
                 return done
         except ModelMissing:
             pass
-        agreement = await self._agreed(instead_of=agreement)
+        before, agreement = agreement, await self._agreed(instead_of=agreement)
+        if done is not None and agreement == before:
+            return done
         agreement.refuse_other(sampling)
         async with self._alone():
             await self._publish(version, agreement)
@@ -184,6 +189,7 @@ class ServerPolicy:
         if self._agreement is instead_of or self._agreement is None:
             async with self._alone():
                 if self._agreement is instead_of or self._agreement is None:
+                    self._losses = self._server.losses
                     agreement = await shake_hands(self._server, self._model, self._tokens)
                     if self._now.adapter is None and self._tokens.version is None:
                         self._go_on(_Version("@".join(filter(None, (agreement.base, agreement.fingerprint)))))

@@ -63,6 +63,11 @@ class VllmServer:
         self._endpoint = endpoint
         self.url = endpoint.url
 
+    @property
+    def losses(self) -> int:
+        """How often a connection to it was lost or could not be made."""
+        return self._endpoint.losses
+
     async def complete(
         self,
         model: str,
@@ -90,7 +95,7 @@ class VllmServer:
             "prompt": list(ids),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            "top_p": sampling.top_p if sampling.temperature else 1.0,  # or a greedy draw's would be another softmax
             "top_k": -1,
             "min_p": 0.0,
             "repetition_penalty": 1.0,
