@@ -113,7 +113,7 @@ def test_the_listing_is_waited_for_before_the_first_request(base: Path, first: P
 
     with vllm_server() as fake:
         asyncio.run(go())
-    assert pauses == [0.5] * 3
+    assert pauses == [0.5] * 2  # the first two listings are the handshake's and the look before loading
 
 
 def test_an_adapter_that_is_never_listed_is_an_error_with_its_mend(base: Path, first: Path, tmp_path: Path) -> None:
@@ -232,7 +232,8 @@ def test_an_adapter_that_another_client_loads_first_is_taken(base: Path, first: 
     async def work(policy: ServerPolicy) -> None:
         await policy.check()
         fake.adapters[FIRST] = (str(first / "adapter"), tiny_network())
-        fake.instead["/v1/models"] = [say(200, {"data": []})]
+        unaware = say(200, {"data": [{"id": "tiny", "parent": None, "max_model_len": 512}]})
+        fake.instead["/v1/models"] = [unaware] * 2
         await policy.use(first)
 
     with vllm_server() as fake:

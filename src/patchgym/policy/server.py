@@ -71,7 +71,8 @@ class ServerPolicy:
         self._model, self._tokens = model, tokens
         self._sleep: Sleep = sleep or asyncio.sleep
         self._go_on(self._of(tokens.checkpoint) if tokens.checkpoint else _Version(tokens.version or model))
-        self._agreement: Agreement | None = None
+        self.agreement: Agreement | None = None
+        """What the server agreed to; None before it was asked."""
         self._losses = 0
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._in_flight: Counter[str] = Counter()
@@ -139,7 +140,7 @@ class ServerPolicy:
         """
         new = self._of(checkpoint)
         # Between two versions lies an update, long enough for the server to be started again with other flags unseen.
-        agreement = await self._agreed(instead_of=self._agreement)
+        agreement = await self._agreed(instead_of=self.agreement)
         async with self._alone():
             await self._publish(new, agreement)
             before = self._now
@@ -186,16 +187,16 @@ class ServerPolicy:
 
     async def _agreed(self, instead_of: Agreement | None = None) -> Agreement:
         """What the server agreed to, asked for where it was not yet, or was ``instead_of``."""
-        if self._agreement is instead_of or self._agreement is None:
+        if self.agreement is instead_of or self.agreement is None:
             async with self._alone():
-                if self._agreement is instead_of or self._agreement is None:
+                if self.agreement is instead_of or self.agreement is None:
                     self._losses = self._server.losses
                     agreement = await shake_hands(self._server, self._model, self._tokens)
                     if self._now.adapter is None and self._tokens.version is None:
                         self._go_on(_Version("@".join(filter(None, (agreement.base, agreement.fingerprint)))))
                     await self._publish(self._now, agreement)
-                    self._agreement = agreement
-        return self._agreement
+                    self.agreement = agreement
+        return self.agreement
 
     async def _publish(self, version: _Version, agreement: Agreement) -> None:
         """Make sure that the server has a version."""
