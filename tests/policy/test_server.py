@@ -197,10 +197,6 @@ def _all(*twists: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]]
     return twist
 
 
-def _name(reply: dict[str, Any]) -> None:
-    reply["model"] = "another"
-
-
 def _id(at: int, to: int) -> Callable[[dict[str, Any]], None]:
     return _all(_set("token_ids", at, to=to), _set("logprobs", "tokens", at, to=f"token_id:{to}"))
 
@@ -229,9 +225,8 @@ LAST = ("logprobs", "token_logprobs", -1)
         (_set("finish_reason", to="abort"), "given up.*abort"),
         (_set("finish_reason", to=None), "given up"),
         (_all(*(_set(*path, to=[]) for path in (("token_ids",), LAST[:2], ("logprobs", "tokens")))), "after 0 tokens"),
-        (_name, "answered as 'another'"),
     ],
-    ids=range(19),
+    ids=range(18),
 )
 def test_an_answer_that_is_not_exact_is_an_endpoint_fault_at_once(
     twist: Callable[[dict[str, Any]], None], said: str
@@ -245,6 +240,37 @@ def test_an_answer_that_is_not_exact_is_an_endpoint_fault_at_once(
         with_policy(fake, work)
     assert not isinstance(caught.value, EndpointRetryable)
     assert len(fake.bodies(COMPLETIONS)) == AGREED + 1
+
+
+def test_an_answer_under_another_name_is_refused_after_a_second_look() -> None:
+    def rename(reply: dict[str, Any]) -> None:
+        reply["model"] = "another"
+
+    async def work(policy: ServerPolicy) -> None:
+        await policy.check()
+        fake.twist = rename
+        await policy.sample(ASK, (), Sampling(max_tokens=6))
+
+    with vllm_server() as fake, pytest.raises(EndpointError, match="answered as 'another'"):
+        with_policy(fake, work)
+
+
+def test_a_nan_that_the_server_cannot_write_is_told_as_one() -> None:
+    said = "Out of range float values are not JSON compliant: nan"
+
+    async def work(policy: ServerPolicy) -> None:
+        await policy.check()
+        fake.instead[COMPLETIONS] = [say(400, {"error": {"message": said, "code": 400}})]
+        await policy.sample(ASK, (), Sampling())
+
+    with vllm_server() as fake, pytest.raises(EndpointError, match="is no number"):
+        with_policy(fake, work)
+
+
+def test_a_greedy_draw_is_not_cut() -> None:
+    with vllm_server() as fake:
+        sample_of(fake, temperature=0.0, top_p=0.5, max_tokens=2)
+    assert fake.sampled()[0]["top_p"] == 1.0
 
 
 def test_more_tokens_than_were_asked_for_are_refused() -> None:

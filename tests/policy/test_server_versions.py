@@ -156,6 +156,17 @@ def test_an_adapter_that_a_restart_lost_is_loaded_once_for_all(base: Path, first
     assert len(fake.bodies(LOAD)) == 2
 
 
+def test_a_base_that_answers_for_a_lost_adapter_is_not_taken_for_it(base: Path, first: Path, tmp_path: Path) -> None:
+    async def work(policy: ServerPolicy) -> None:
+        await policy.use(first)
+        fake.restart(validates_names=False)
+        assert (await one(policy)).policy_version == FIRST
+
+    with vllm_server() as fake:
+        run(fake, base, tmp_path, work)
+    assert len(fake.bodies(LOAD)) == 2
+
+
 def test_a_new_version_is_preceded_by_a_new_handshake(base: Path, first: Path, tmp_path: Path) -> None:
     async def work(policy: ServerPolicy) -> None:
         cool = Sampling(temperature=0.7, max_tokens=2)

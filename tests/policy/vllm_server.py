@@ -34,10 +34,10 @@ class Request:
 class FakeVllm:
     """A server with one base model. What is set here holds from the next request on.
 
-    ``mode`` is ``--logprobs-mode``; ``updating`` whether adapters may be loaded while it runs; ``forgets`` whether they
-    are then not known to completions; ``gate`` holds completions of
-    adapters up until it is set; ``twist`` changes a completion
-    before it is sent; ``instead`` holds answers that are given once each, by path, before the real ones.
+    ``mode`` is ``--logprobs-mode``; ``updating`` whether adapters may be loaded while it runs; ``forgets`` whether
+    completions do not know them then; without ``validates_names`` the base answers for names that are not known;
+    ``gate`` holds completions of adapters up until it is set; ``twist`` changes a completion before it is sent;
+    ``instead`` holds answers that are given once each, by path, before the real ones.
     """
 
     url: str = ""
@@ -53,6 +53,7 @@ class FakeVllm:
     max_lora_rank: int = 16
     lists_adapters: bool = True
     forgets: bool = False
+    validates_names: bool = True
     twist: Callable[[dict[str, Any]], None] | None = None
     instead: dict[str, list[Answer]] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
@@ -139,6 +140,8 @@ class FakeVllm:
 
     def _completed(self, body: Any) -> Answer:
         name, prompt = body["model"], body["prompt"]
+        if not self.validates_names and name not in self.adapters:
+            name = self.base
         if name != self.base and (self.forgets or name not in self.adapters):
             said = f"The model `{name}` does not exist. Valid aliases: {self.base}."
             return _refusal(404, "NotFoundError", said)

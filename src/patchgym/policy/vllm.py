@@ -113,7 +113,9 @@ class VllmServer:
         except EndpointRefusal as refusal:
             raise self._refused(refusal, model) from refusal
         if reply.model != model:
-            raise _unsound(self.url, f"It answered as {reply.model!r} and was asked for {model!r}")
+            raise ModelMissing(
+                f"{self.url} does not have the model {model}", why=f"It answered as {reply.model!r} instead."
+            )
         return _Answer(self.url, reply, sampling.max_tokens, vocabulary).checked(ids, stop_ids)
 
     async def models(self) -> list[Served]:
@@ -191,6 +193,8 @@ class VllmServer:
     def _refused(self, refusal: EndpointRefusal, model: str) -> EndpointError:
         if refusal.status == 404 and "does not exist" in refusal.why:
             return ModelMissing(f"{self.url} does not have the model {model}", why=refusal.why)
+        if "Out of range float values" in refusal.why:  # what its JSON says of a NaN
+            return _unsound(self.url, "A log-probability is no number", _NOT_A_NUMBER)
         return self.explained(refusal)
 
     def _read(self, kind: type[_M], text: str) -> _M:
