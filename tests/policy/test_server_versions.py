@@ -265,6 +265,19 @@ def test_a_version_that_is_not_let_go_of_stops_nobody(base: Path, first: Path, s
         run(fake, base, tmp_path, work)
 
 
+def test_a_version_that_is_gone_back_to_is_not_taken_off(base: Path, first: Path, second: Path, tmp_path: Path) -> None:
+    async def work(policy: ServerPolicy) -> None:
+        await policy.use(first)
+        fake.instead[UNLOAD] = [say(500, {"error": {"message": "no"}})]
+        await policy.use(second)
+        await policy.use(first)
+        assert served(fake) == {FIRST}
+
+    with vllm_server() as fake:
+        run(fake, base, tmp_path, work)
+    assert len(fake.bodies(LOAD)) == 2
+
+
 def test_the_base_can_be_gone_back_to(base: Path, first: Path, tmp_path: Path) -> None:
     async def work(policy: ServerPolicy) -> None:
         before = (await one(policy)).tokens
