@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-_NEEDS_TRAIN = {"test_chat.py", "test_draw.py", "test_engine.py", "test_local.py", "test_models.py", "test_smollm2.py"}
+_NEEDS_TRAIN = {
+    "test_chat.py",
+    "test_draw.py",
+    "test_engine.py",
+    "test_local.py",
+    "test_models.py",
+    "test_smollm2.py",
+    "test_server.py",
+    "test_server_handshake.py",
+    "test_server_versions.py",
+    "test_tokens.py",
+    "test_vllm_recorded.py",
+}
 
 
 class _SkippedModule(pytest.Module):

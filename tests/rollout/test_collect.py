@@ -143,7 +143,7 @@ def test_a_lost_endpoint_gives_no_reward_and_enters_no_baseline(tmp_path: Path) 
     assert count_run(found).infra_error == 1
 
 
-@pytest.mark.parametrize("spec", ["golden", "gold:x", "scripted", "local:", "openai:", ""])
+@pytest.mark.parametrize("spec", ["golden", "gold:x", "scripted", "local:", "vllm:", "openai:", ""])
 def test_an_unknown_policy_is_refused_with_the_list(spec: str) -> None:
     with pytest.raises(UsageError, match="no policy"):
         open_policy(spec, PolicyOptions())

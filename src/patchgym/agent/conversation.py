@@ -105,7 +105,7 @@ class Conversation:
             state_after=after,
             changed_paths=around.objects.changed_paths(before, after),
             tokens=sample.tokens,
-            policy_version=around.policy.version,
+            policy_version=sample.policy_version or around.policy.version,
             sampling=sampling,
             usage=sample.usage,
             sampling_seconds=sampling_seconds,

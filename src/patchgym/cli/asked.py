@@ -30,13 +30,14 @@ class Asked:
     hopeless_after: int
     seed: int
     base_url: str | None
+    tokenizer: str | None
     protocol: str
     as_json: bool
 
     @property
     def options(self) -> PolicyOptions:
         """How the policy is opened."""
-        return PolicyOptions(base_url=self.base_url, native_tools=self.protocol == "native", batch=self.concurrency)
+        return PolicyOptions(self.base_url, self.protocol == "native", self.concurrency, self.tokenizer)
 
     @property
     def settings(self) -> RolloutSettings:
@@ -62,6 +63,7 @@ class Asked:
             "native_tools": self.options.native_tools,
             "rollout": self.settings.model_dump(mode="json"),
             "reward": self.rewards.model_dump(mode="json"),
+            **({"tokenizer": self.tokenizer} if self.tokenizer is not None else {}),
             **more,
         }
 
@@ -87,7 +89,10 @@ def policy_options(*, split: str, temperature: float) -> Callable[[Callable[...,
             help="End an episode that does the same in the same state K times in a row (0: never).",
         ),
         click.option("--seed", default=0, show_default=True),
-        click.option("--base-url", help="Where the endpoint of openai:MODEL is. [default: $OPENAI_BASE_URL]"),
+        click.option(
+            "--base-url", help="Where the server of vllm:MODEL or openai:MODEL is. [default: $OPENAI_BASE_URL]"
+        ),
+        click.option("--tokenizer", metavar="DIR", help="Where the tokenizer of vllm:MODEL is, if MODEL is no path."),
         click.option(
             "--protocol",
             type=click.Choice(["native", "text"]),

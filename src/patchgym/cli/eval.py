@@ -38,7 +38,7 @@ def command(taskset: Path, asked: Asked) -> None:
 def _refuse_trained(policy: str, tasks: Sequence[Task], source: TaskSet) -> None:
     """A checkpoint is not measured on tasks that overlap those it was trained on."""
     kind, _, path = policy.partition(":")
-    if kind == "local" and (Path(path) / "checkpoint.json").is_file():
+    if kind in ("local", "vllm") and (Path(path) / "checkpoint.json").is_file():
         trained_on = read_checkpoint(Path(path)).trained_on
         refuse_trained(trained_on, fingerprint_tasks(tasks, source.objects))
 

@@ -5,7 +5,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -48,6 +48,8 @@ class Endpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{url!r} is no http URL", mend="Give one such as http://127.0.0.1:8000/v1.")
         self.url = url.rstrip("/")
+        self.losses = 0
+        """How often a connection could not be made, or broke: the server may be another one since."""
         self._key = key
         self._timeout_s = timeout_s
         self._sleep: Sleep = sleep or asyncio.sleep
@@ -60,9 +62,15 @@ class Endpoint:
         return self._key is not None
 
     async def request(
-        self, method: str, path: str, body: Mapping[str, object] | None = None, tries: int = _TRIES
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        tries: int = _TRIES,
+        final: Collection[int] = (),
     ) -> str:
-        """The body of a successful answer, as text.
+        """The body of a successful answer, as text. ``final`` are statuses that would pass elsewhere and do not here:
+        they count as a refusal.
 
         Raises:
             ContextLengthError: it was refused because the context is too long.
@@ -72,7 +80,7 @@ class Endpoint:
         """
         for left in reversed(range(tries)):
             try:
-                return await self._once(method, path, body)
+                return await self._once(method, path, body, final)
             except _Passing as passing:
                 if not left:
                     raise EndpointRetryable(
@@ -92,7 +100,9 @@ class Endpoint:
             if loop is asyncio.get_running_loop():
                 await client.aclose()
 
-    async def _once(self, method: str, path: str, body: Mapping[str, object] | None) -> str:
+    async def _once(
+        self, method: str, path: str, body: Mapping[str, object] | None, final: Collection[int] = ()
+    ) -> str:
         import httpx2
 
         content = json.dumps(body).encode() if body is not None else None
@@ -114,12 +124,13 @@ class Endpoint:
         except httpx2.TimeoutException as error:
             raise _Passing(f"No connection within {_CONNECT_S:g} s") from error
         except httpx2.TransportError as error:
+            self.losses += 1
             raise _Passing(f"{type(error).__name__}: {error}") from error
         except httpx2.DecodingError as error:
             raise EndpointError(f"{self.url} answers with a damaged body", why=str(error)) from error
         text = received.decode("utf-8", "replace")
         if not response.is_success:
-            raise self._failure(response.status_code, text, response.headers)
+            raise self._failure(response.status_code, text, response.headers, final)
         return text
 
     def _connection(self) -> "httpx2.AsyncClient":
@@ -138,11 +149,11 @@ class Endpoint:
             self._client = (loop, client)
         return self._client[1]
 
-    def _failure(self, status: int, text: str, headers: Mapping[str, str]) -> "Exception":
+    def _failure(self, status: int, text: str, headers: Mapping[str, str], final: Collection[int]) -> "Exception":
         """What a status that is no success means."""
         message = _message(text.replace(self._key, "***") if self._key else text)
         why = f"HTTP {status}: {message}" if message else f"HTTP {status}"
-        if status == 429 or status >= 500:
+        if (status == 429 or status >= 500) and status not in final:
             return _Passing(why, _seconds(headers.get("retry-after")))
         if status in (400, 413, 422) and _TOO_LONG.search(message):
             return ContextLengthError("The conversation no longer fits the model", why=why)

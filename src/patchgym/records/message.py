@@ -109,3 +109,5 @@ class Sample(Record):
     tokens: StepTokens | None = None
     usage: Usage
     finish_reason: Literal["stop", "length", "tool_calls"]
+    policy_version: str | None = None
+    """The version that sampled it, where the policy may have gone on to another one meanwhile."""

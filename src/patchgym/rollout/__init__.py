@@ -1,7 +1,14 @@
 """Collecting trajectories: every task, several samples each, concurrently, resumably."""
 
 from patchgym.rollout.collect import Collector, Phase, RolloutSettings
-from patchgym.rollout.policies import LocalSource, PolicyOptions, PolicySource, open_policy
+from patchgym.rollout.policies import (
+    LocalSource,
+    PolicyOptions,
+    PolicySource,
+    ServerSource,
+    TrainableSource,
+    open_policy,
+)
 from patchgym.rollout.summary import Counting, RunCounts, count_run
 
 __all__ = [
@@ -13,6 +20,8 @@ __all__ = [
     "PolicySource",
     "RolloutSettings",
     "RunCounts",
+    "ServerSource",
+    "TrainableSource",
     "count_run",
     "open_policy",
 ]

@@ -12,7 +12,7 @@ from patchgym.policy.noisy import NoisyPolicy
 from patchgym.policy.scripted import ScriptedPolicy, ScriptFile
 from patchgym.records import Task
 
-KINDS = "gold, noop, noisy[:CHANCE], scripted:FILE, local:PATH (or local:smollm2), openai:MODEL"
+KINDS = "gold, noop, noisy[:CHANCE], scripted:FILE, local:PATH (or local:smollm2), vllm:MODEL, openai:MODEL"
 
 
 class PolicySource(Protocol):
@@ -45,13 +45,32 @@ class PolicySource(Protocol):
         ...
 
 
+class TrainableSource(PolicySource, Protocol):
+    """A source whose policy is trained: it goes on with each new checkpoint."""
+
+    async def use(self, checkpoint: Path) -> None:
+        """Sample from ``checkpoint`` from now on.
+
+        Raises:
+            UsageError, DataError: it is no checkpoint of this model; the old version stays.
+            EndpointError: the server that samples does not take it; likewise.
+        """
+        ...
+
+    async def rest(self) -> None:
+        """Give back the memory that sampling holds between turns, where it is this process's."""
+        ...
+
+
 @dataclass(frozen=True)
 class PolicyOptions:
-    """Where an endpoint is, which protocol to use with it, and how many sequences a local model samples at once."""
+    """Where an endpoint is, which protocol to use with it, how many sequences a local model samples at once, and where
+    the tokenizer of a server's model is, if not with the model."""
 
     base_url: str | None = None
     native_tools: bool = True
     batch: int = 16
+    tokenizer: str | None = None
 
 
 class _Gold:
@@ -145,6 +164,56 @@ class LocalSource:
         await self._policy.close()
 
 
+class ServerSource:
+    """A model on a vLLM server, shared by all episodes and sampled token by token. ``use`` hands it another checkpoint
+    as a LoRA adapter."""
+
+    def __init__(self, spec: str, target: str, options: PolicyOptions) -> None:
+        """Read the tokenizer of the model, or of the checkpoint, that ``target`` names. The server is not asked yet.
+
+        Raises:
+            UsageError, DataError, PrerequisiteError, ConfigError: as ``patchgym.policy.tokens.load_tokens``.
+        """
+        from patchgym.policy.server import ServerPolicy
+        from patchgym.policy.tokens import load_tokens
+
+        self.spec = spec
+        self._policy = ServerPolicy(target, load_tokens(target, options.tokenizer), base_url=options.base_url)
+
+    @property
+    def version(self) -> str:
+        """The version that samples now."""
+        return self._policy.version
+
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        """The one policy, whatever the task."""
+        return self._policy
+
+    async def use(self, checkpoint: Path) -> None:
+        """Sample from ``checkpoint`` from now on; requests under way keep the version they were made with.
+
+        Raises:
+            UsageError, DataError: it is no checkpoint of this model; the old version stays.
+            EndpointError: the server does not take it; likewise.
+        """
+        await self._policy.use(checkpoint)
+
+    async def rest(self) -> None:
+        """Nothing to give back: the memory is the server's."""
+
+    async def check(self) -> None:
+        """Ask the server whether it can be sampled from token by token.
+
+        Raises:
+            EndpointError, ConfigError: it cannot.
+        """
+        await self._policy.check()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._policy.close()
+
+
 class _Endpoint:
     def __init__(self, spec: str, model: str, options: PolicyOptions) -> None:
         from patchgym.policy.openai import OpenAIPolicy
@@ -185,6 +254,8 @@ def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
             return _Fixed(spec, ScriptFile(Path(target)))
         case "local" if target:
             return LocalSource(spec, target, options)
+        case "vllm" if target:
+            return ServerSource(spec, target, options)
         case "openai" if target:
             return _Endpoint(spec, target, options)
     raise UsageError(f"There is no policy {spec!r}", mend=f"Policies: {KINDS}.")
