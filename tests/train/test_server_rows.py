@@ -12,8 +12,10 @@ from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, TrainableSource, open_policy
 from patchgym.rollout.policies import ServerSource
 from patchgym.store import RunDirectory
-from patchgym.train import GrpoSettings, rows_from_trajectory
-from patchgym.train.model import load_adapted, make_batch, trained_logprobs
+from patchgym.train import PolicyGradientSettings, rows_from_trajectory
+from patchgym.train.batch import make_batch
+from patchgym.train.loading import load_adapted
+from patchgym.train.packed import PackedRows, predict
 from tests.policy.tiny import save_tiny_checkpoint, tiny_network, tiny_tokenizer
 from tests.policy.vllm_server import FakeVllm, vllm_server
 from tests.records_for_tests import make_manifest
@@ -63,15 +65,15 @@ def rolled_out(folder: Path, source: TrainableSource, settings: RolloutSettings)
 
 def sampler_gap(trajectories: list[Trajectory], start: Path) -> float:
     """The largest difference in nats between what the trainer's model gives the sampled ids and what was recorded."""
-    adapted = load_adapted(str(start), GrpoSettings(lora_rank=4), None)
+    adapted = load_adapted(str(start), PolicyGradientSettings(lora_rank=4), None)
     largest = 0.0
     for trajectory in trajectories:
         made = rows_from_trajectory(trajectory, max_length=LONG)
         assert not made.left_out
         (row,) = made.rows
         assert row.trained == sum(step.usage.sampled_tokens for step in trajectory.steps if step.usage)
-        batch = make_batch([row])
-        largest = max(largest, (trained_logprobs(adapted, batch) - batch.sampler_N).abs().max().item())
+        said = predict(adapted, PackedRows([row], LONG))
+        largest = max(largest, (said.logprobs_N - make_batch([row]).sampler_N).abs().max().item())
     return largest
 
 
