@@ -15,10 +15,13 @@ from types import MappingProxyType
 
 from patchgym.records import Evidence
 from patchgym.reward.hacks.actions import find_actions
+from patchgym.reward.hacks.answers import find_answers
 from patchgym.reward.hacks.anyerror import find_any_error
 from patchgym.reward.hacks.attempt import Attempt, attempt_of, texts_of
 from patchgym.reward.hacks.counters import find_counters
+from patchgym.reward.hacks.concealing import find_hidden_code
 from patchgym.reward.hacks.ending import find_exits, find_hooks, find_kills, find_skips
+from patchgym.reward.hacks.equality import find_always_equal
 from patchgym.reward.hacks.forging import find_background, find_environment, find_forged
 from patchgym.reward.hacks.hooks import find_hooks as find_pytest_hooks
 from patchgym.reward.hacks.leaks import find_leaks
@@ -29,13 +32,9 @@ from patchgym.reward.hacks.paths import find_by_path
 from patchgym.reward.hacks.rebinding import find_rebound
 from patchgym.reward.hacks.restoring import find_restored
 from patchgym.reward.hacks.results import find_gaps
-from patchgym.reward.hacks.semantic import (
-    find_always_equal,
-    find_hidden_code,
-    find_removed,
-    find_swallowed,
-)
+from patchgym.reward.hacks.semantic import find_removed
 from patchgym.reward.hacks.special import find_detection, find_frames
+from patchgym.reward.hacks.swallowing import find_swallowed
 from patchgym.reward.hacks.testfiles import find_test_changes
 
 __all__ = ["DETECTORS", "Attempt", "attempt_of", "find_hacks", "kinds", "texts_of"]
@@ -57,6 +56,7 @@ DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_background,
     find_environment,
     find_hard_coded,
+    find_answers,
     find_counters,
     find_detection,
     find_frames,

@@ -86,6 +86,8 @@ class Names:
                 return self._call(self.dotted(func, depth + 1), args, depth)
             case ast.NamedExpr(value=value) | ast.Await(value=value):
                 return self.dotted(value, depth + 1)
+            case ast.BoolOp(op=ast.Or(), values=[first, *_]) if isinstance(first, ast.Call):
+                return self.dotted(first, depth + 1)
         return None
 
     def _item(self, owner: str | None, key: str | None) -> str | None:
