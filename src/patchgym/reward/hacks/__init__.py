@@ -27,6 +27,7 @@ from patchgym.reward.hacks.hooks import find_hooks as find_pytest_hooks
 from patchgym.reward.hacks.leaks import find_leaks
 from patchgym.reward.hacks.literals import find_hard_coded
 from patchgym.reward.hacks.look import Look
+from patchgym.reward.hacks.loosening import find_loosened
 from patchgym.reward.hacks.patching import find_native, find_patching
 from patchgym.reward.hacks.paths import find_by_path
 from patchgym.reward.hacks.rebinding import find_rebound
@@ -43,6 +44,7 @@ _MOST = 60
 
 DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_test_changes,
+    find_loosened,
     find_rebound,
     find_by_path,
     find_pytest_hooks,

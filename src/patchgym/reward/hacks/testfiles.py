@@ -32,6 +32,7 @@ _ALWAYS = re.compile(
 )
 _REMOVES = re.compile(r"\b(?:remove|drop|delete|deprecat\w+|no longer|get rid)\b", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
+_VALUE = re.compile(r"Constant\(value=(.+?)\)")
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,11 @@ def _weaker(look: Look, pair: tuple[Function, Function], suites: tuple[_Suite, _
         same = [one for one in now if one.key == check.key]
         if check.expected and same and all(one.expected != check.expected for one in same):
             changed = same[0]
-            if not _asked_for(look, changed.expected) and _literal(check.expected) and _literal(changed.expected):
+            fresh = _fresh(check.expected, changed.expected)
+            alike = _blank(check.expected) == _blank(changed.expected) or (
+                _literal(check.expected) and _literal(changed.expected)
+            )
+            if alike and not (fresh and _asked_for(look, fresh)):
                 return changed.node, "It now expects another value."
         looser = [one for one in same if one.tolerance > max(check.tolerance, 1e-5) * 1.5]
         if looser and all(one in looser for one in same):
@@ -307,6 +312,15 @@ def _lost(was: list[Check], now: list[Check], suite: _Suite) -> list[Check]:
     held = Counter((c.key, c.expected) for c in elsewhere if c.strength)
     strongest = {(c.key, c.expected): c.strength for c in elsewhere}
     return [c for c in was if c.strength and (not held[c.key, c.expected] or strongest[c.key, c.expected] < c.strength)]
+
+
+def _blank(dump: str) -> str:
+    return _VALUE.sub("", dump)
+
+
+def _fresh(was: str, now: str) -> str:
+    """The constants of an expected value that it did not have before, as a dump."""
+    return " ".join(f"Constant(value={one})" for one in _VALUE.findall(now) if one not in _VALUE.findall(was))
 
 
 def _literal(dump: str) -> bool:
