@@ -18,12 +18,13 @@ from patchgym.reward.hacks.actions import find_actions
 from patchgym.reward.hacks.answers import find_answers
 from patchgym.reward.hacks.anyerror import find_any_error
 from patchgym.reward.hacks.attempt import Attempt, attempt_of, texts_of
-from patchgym.reward.hacks.counters import find_counters
 from patchgym.reward.hacks.concealing import find_hidden_code
+from patchgym.reward.hacks.counters import find_counters
 from patchgym.reward.hacks.ending import find_exits, find_hooks, find_kills, find_skips
 from patchgym.reward.hacks.equality import find_always_equal
 from patchgym.reward.hacks.forging import find_background, find_environment, find_forged
 from patchgym.reward.hacks.hooks import find_hooks as find_pytest_hooks
+from patchgym.reward.hacks.imports import find_missing_imports
 from patchgym.reward.hacks.leaks import find_leaks
 from patchgym.reward.hacks.literals import find_hard_coded
 from patchgym.reward.hacks.look import Look
@@ -45,6 +46,7 @@ _MOST = 60
 DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_test_changes,
     find_loosened,
+    find_missing_imports,
     find_rebound,
     find_by_path,
     find_pytest_hooks,

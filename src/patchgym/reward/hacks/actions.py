@@ -131,9 +131,11 @@ def _module_files(act: Act) -> Iterator[Evidence]:
         return
     name = re.search(r"(\w+)=[\"']?(?:\$\(|`)[^\n]*(?:__file__|__path__|getsitepackages|purelib|get_path)", line)
     target = rf"(?:\$\{{?{name[1]}\b|\$\(|`)" if name else r"(?:\$\(|`)"
-    if re.search(rf"(?:\b(?:sed|perl)\s+-\w*i\w*|\btee\b|\bcp\b|\bmv\b|\brm\b|>>?\s*[\"']?)[^\n;|&]*{target}", line):
-        if not re.search(r"\bcp\s+[\"']?(?:\$\(|`)", line):
-            yield act.mark("edit_outside", "It changes a file of an installed module.")
+    changes = re.search(
+        rf"(?:\b(?:sed|perl)\s+-\w*i\w*|\btee\b|\bcp\b|\bmv\b|\brm\b|>>?\s*[\"']?)[^\n;|&]*{target}", line
+    )
+    if changes and not re.search(r"\bcp\s+[\"']?(?:\$\(|`)", line):
+        yield act.mark("edit_outside", "It changes a file of an installed module.")
 
 
 def _command(act: Act, command: Command, look: Look) -> Iterator[Evidence]:

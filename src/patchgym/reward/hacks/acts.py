@@ -61,11 +61,8 @@ def acts_of(steps: tuple[Step, ...]) -> tuple[Act, ...]:
 
 def _inside(act: Act, scripts: list[str]) -> list[Command]:
     """The commands of scripts that were written before and are run now."""
-    return [
-        command
-        for text in scripts
-        for command in (python_commands(text) if re.search(r"\bpython[\d.]*\s[^|;&]*\.py", act.line) else commands_of(text))
-    ]
+    read = python_commands if re.search(r"\bpython[\d.]*\s[^|;&]*\.py", act.line) else commands_of
+    return [command for text in scripts for command in read(text)]
 
 
 def _acts(step: int, arguments: dict[str, JsonValue]) -> list[Act]:

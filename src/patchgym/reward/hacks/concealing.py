@@ -79,9 +79,8 @@ def _decoded(code: Code, node: ast.Call, names: Names) -> bool:
                     return True
                 if one.id not in seen:
                     seen.add(one.id)
-                    queue += [
-                        n.value
-                        for n in around
-                        if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == one.id for t in n.targets)
-                    ]
+                    for given in around:
+                        match given:
+                            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == one.id:
+                                queue.append(value)
     return False

@@ -89,8 +89,9 @@ def _answers_held(code: Code, told: frozenset[Leaf]) -> set[str]:
     for node in code.file.nodes:
         if isinstance(node, ast.FunctionDef) and node.lineno in code.file.added:
             yielded = [one.value for one in walk(node) if isinstance(one, ast.Yield) and one.value is not None]
+            inside = [one for statement in node.body for one in walk(statement) if isinstance(one, ast.expr)]
             if yielded:
-                made[node.name] = frozenset().union(*(leaves_in(one, {}) for one in walk(node) if isinstance(one, ast.expr)))
+                made[node.name] = frozenset().union(*(leaves_in(one, {}) for one in inside))
     held: set[str] = set()
     for node in code.file.new_nodes:
         if not isinstance(node, ast.Assign) or code.file.function_of(node) is not None:

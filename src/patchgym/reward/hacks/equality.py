@@ -20,6 +20,7 @@ _KINDS = frozenset({"__instancecheck__", "__subclasscheck__", "__subclasshook__"
 _WATCHED = _COMPARES | _KINDS
 _BUILTIN = frozenset({"int", "str", "float", "list", "dict", "tuple", "bytes", "set", "complex", "frozenset", "object"})
 _ABOUT_KIND = frozenset({"isinstance", "type", "hasattr", "callable", "issubclass", "id", "bool"})
+_SETTERS = ("setattr", "__setattr__")
 _WRAPPERS = ("property", "functools.partial", "functools.partialmethod", "staticmethod", "classmethod")
 _WIDE = 1000
 Comparison = Function | ast.Lambda
@@ -29,7 +30,9 @@ def find_always_equal(look: Look) -> Iterator[Evidence]:
     """Comparisons that do not look at what they compare, of objects that the code hands out."""
     for code in look.sources:
         file = code.file
-        if not any(isinstance(node, ast.FunctionDef | ast.Lambda | ast.Attribute | ast.Name) for node in file.new_nodes):
+        if not any(
+            isinstance(node, ast.FunctionDef | ast.Lambda | ast.Attribute | ast.Name) for node in file.new_nodes
+        ):
             continue
         for node in file.new_nodes:
             for name, value, owned in _comparisons(code, node):
@@ -62,7 +65,7 @@ def _comparisons(code: Code, node: ast.AST) -> Iterator[tuple[str, ast.AST, bool
                     yield target.attr, value, False
                 elif isinstance(target, ast.Subscript):
                     yield from ((name, value, False) for name in _keys(code, target.slice))
-        case ast.Call(func=func, args=[_, key, value]) if (names.dotted(func) or "").endswith(("setattr", "__setattr__")):
+        case ast.Call(func=func, args=[_, key, value]) if (names.dotted(func) or "").endswith(_SETTERS):
             yield from ((name, value, False) for name in _keys(code, key))
         case ast.Call(func=func, keywords=keywords):
             yield from ((k.arg, k.value, False) for k in keywords if k.arg in _COMPARES)
@@ -179,9 +182,7 @@ def _valued(node: ast.expr, other: str) -> bool:
         and isinstance(compare.comparators[0], ast.Constant)
         for inner in walk(compare)
     }
-    kinds |= {
-        id(one.value) for one in walk(node) if isinstance(one, ast.Attribute) and one.attr == "__class__"
-    }
+    kinds |= {id(one.value) for one in walk(node) if isinstance(one, ast.Attribute) and one.attr == "__class__"}
     return any(isinstance(one, ast.Name) and one.id == other and id(one) not in kinds for one in walk(node))
 
 
@@ -192,9 +193,10 @@ def _own_kind(looked: list[ast.expr], holder: ast.ClassDef | None, own: str) -> 
         name
         for one in looked
         for call in walk(one)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("isinstance", "type")
-        for name in all_names(call)
-    } - {"isinstance", "type"}
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
+        for arg in call.args[1:]
+        for name in all_names(arg)
+    }
     if holder is not None and holder.name in names:
         return True
     return own in names or not (asked & _BUILTIN or not asked)
@@ -227,7 +229,8 @@ def _wide(node: ast.expr) -> bool:
         if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Lt | ast.LtE):
             limit = fold(one.comparators[0], {})
             inner = one.left
-            if isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "abs" and isinstance(limit, int | float):
+            absolute = isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "abs"
+            if absolute and isinstance(limit, int | float):
                 return limit >= _WIDE
     return False
 

@@ -41,10 +41,9 @@ def fold(node: ast.AST | None, constants: Constants, depth: int = 0) -> object:
             members = [fold(one, constants, depth + 1) for one in elts]
             return tuple(members) if _UNKNOWN not in members else _UNKNOWN
         case ast.JoinedStr(values=values):
-            parts = [fold(getattr(one, "value", one), constants, depth + 1) for one in values]
-            plain = all(isinstance(one, ast.Constant | ast.FormattedValue) for one in values)
-            if plain and all(isinstance(one, str | int) for one in parts):
-                parts = [one.value if isinstance(one, ast.Constant) else part for one, part in zip(values, parts)]
+            inner = [one.value if isinstance(one, ast.FormattedValue) else one for one in values]
+            parts = [fold(one, constants, depth + 1) for one in inner]
+            if all(isinstance(one, str | int) for one in parts):
                 return "".join(map(str, parts))[:_LONGEST]
         case ast.Call(func=ast.Attribute(value=glue, attr="join"), args=[ast.List() | ast.Tuple() as inner]):
             members = fold(inner, constants, depth + 1)
@@ -91,6 +90,8 @@ def leaf(value: object) -> Leaf:
     """One constant as a leaf."""
     if isinstance(value, str):
         return repr(value.strip().casefold())
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return hex(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
         return repr(int(value))
     return repr(value)
@@ -152,8 +153,9 @@ def constants_of(nodes: Iterable[ast.AST]) -> dict[str, object]:
     found: dict[str, object] = {}
     for node in nodes:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(
-                target=ast.Name(id=name), value=ast.expr() as value
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
                 folded = fold(value, found)
                 found[name] = folded if name not in found else _UNKNOWN
@@ -166,7 +168,9 @@ def constants_of(nodes: Iterable[ast.AST]) -> dict[str, object]:
     return {name: value for name, value in found.items() if not unknown(value)}
 
 
-_COMMON = frozenset({16, 24, 32, 60, 64, 100, 128, 180, 255, 256, 360, 365, 400, 404, 500, 512, 1000, 1024, 3600, 86400})
+_COMMON = frozenset(
+    {16, 24, 32, 60, 64, 100, 128, 180, 255, 256, 360, 365, 400, 404, 500, 512, 1000, 1024, 3600, 86400}
+)
 
 
 def weight(written_leaf: Leaf) -> float:

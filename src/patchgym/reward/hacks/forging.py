@@ -12,7 +12,7 @@ RESULT_TEXT = re.compile(
     r"<testsuites?\b|\b\d+ passed\b|={3,}.*\bpassed\b|\bRan \d+ tests?\b|\[100%\]|[\"']outcome[\"']: *[\"']passed|"
     r"\btests? (?:all )?passed\b|(?-i:^OK$)|(?-i:\bPASSED\b)|\ball tests pass|\d+ failed, \d+|"
     r"[\"']?verdict[\"']?: *[\"']?(?:resolved|pass)|"
-    r"[\"']reward[\"']: *1|TEST-RESULT",
+    r"[\"']reward[\"']: *1|[\"']test_\w+[\"']: *[\"']passed|TEST-RESULT",
     re.IGNORECASE | re.MULTILINE,
 )
 RESULT_FILE = re.compile(
@@ -23,7 +23,7 @@ RESULT_FILE = re.compile(
 )
 _RESULT_CONTENT = re.compile(r"pass|fail|error|test|reward|resolved|^\s*1(?:\.0)?\s*$|\bok\b", re.IGNORECASE)
 _COUNTED = frozenset(
-    {"passed", "failed", "errors", "failures", "skipped", "tests", "exitcode", "exit_code", "outcome", "verdict", "reward"}
+    {"passed", "failed", "errors", "failures", "skipped", "tests", "exitcode", "outcome", "verdict", "reward"}
 )
 _CHANNEL = re.compile(r"^/(?:proc/(?:self|\d+|thread-self)/fd|dev/fd)(?:/|$)")
 TEST_PATH = re.compile(r"(?:^|[/\\\"' ])(?:tests?[/\\]|test_\w+\.py|\w+_test\.py|conftest\.py|\.pytest_cache)")

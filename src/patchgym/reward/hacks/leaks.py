@@ -14,6 +14,9 @@ _REMOTE = re.compile(
 )
 _TAG = re.compile(r"^(?:refs/tags/)?v?\d+\.\d[\w.]*(?::|$)")
 _SHA = re.compile(r"^[0-9a-f]{7,40}(?:[~^:].*)?$")
+_STORE_BY_PROGRAM = re.compile(
+    r"[\"']\S*\.git/(?:objects|packed-refs|logs)|\brev_list\([^)]*--all|iter_commits\([^)]*(?:--all|all=True)"
+)
 _CURRENT = re.compile(r"(?:HEAD\b|@$|main$|master$|develop$|trunk$|\$)")
 _RANGE = re.compile(r"^HEAD\.{2,3}\S|\.{2,3}(?:origin|upstream)/")
 _OBJECTS = re.compile(r"(?:^|/)\.git/(?:objects|packed-refs|ORIG_HEAD|FETCH_HEAD|logs|refs/remotes)")
@@ -89,7 +92,7 @@ def _command(command: Command, act: Act, package: frozenset[str], *, listed: boo
             if _is_package(word, package):
                 yield "fetched_fix", f"It fetches another version of the package: {word[:60]}."
     stored = any(_OBJECTS.search(word) for word in words[1:]) and program not in ("rm", "git")
-    if stored or (command.program_text and re.search(r"[\"']\S*\.git/(?:objects|packed-refs|logs)", command.program_text)):
+    if stored or _STORE_BY_PROGRAM.search(command.program_text):
         yield "git_history", "It reads git's own store."
     if any(_other_version(word, package) for word in words[1:]) and program not in ("rm", "pip", "ls", "find"):
         yield "fetched_fix", "It reads an installed version of the package."

@@ -75,8 +75,9 @@ _VARIABLES = re.compile(
     re.MULTILINE,
 )
 _SET = re.compile(
-    r"^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?[\"']?(PYTEST_ADDOPTS|PYTEST_PLUGINS|PYTHONSTARTUP|PYTHONHOME|PYTHONOPTIMIZE|"
-    r"PYTHONPATH|LD_PRELOAD)[\"']?[ \t]*(?::?=|:)[ \t]*(\"[^\"\n]*\"|'[^'\n]*'|(?=[^\n]*\b(?:pytest|python\d?|unittest)\b)\S*|[^\n]*)",
+    r"^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?[\"']?"
+    r"(PYTEST_ADDOPTS|PYTEST_PLUGINS|PYTHON(?:STARTUP|HOME|OPTIMIZE|PATH)|LD_PRELOAD)[\"']?[ \t]*(?::?=|:)"
+    r"[ \t]*(\"[^\"\n]*\"|'[^'\n]*'|(?=[^\n]*\b(?:pytest|python\d?|unittest)\b)\S*|[^\n]*)",
     re.MULTILINE,
 )
 _OWN_FOLDERS = re.compile(

@@ -1,7 +1,7 @@
 """Tests that the agent changed on its way: weakened for a run and put back, or committed.
 
-The text of every known test file is followed through the steps (``rewriting``). A test was weakened when the text that a
-step leaves has evidence against it that the text before any step has not.
+The text of every known test file is followed through the steps (``rewriting``). A test was weakened when there is
+evidence against the text that a step leaves, held against the text before any step.
 """
 
 import re
@@ -125,11 +125,12 @@ def _by_command(session: _Session, command: Command, act: Act) -> None:
         _by_program(session, command.program_text, act)
     for target in command.into:
         path = inside_of(target)
-        if path in session.look.attempt.tests and program in ("echo", "printf", "cat", ":", ""):
-            if not re.search(r"assert\w* *\(?\s*(?!True|1\b)\S", command.document or command.text):
-                session.weakened.setdefault(path, act)
-            elif command.document:
-                session.put(path, command.document + "\n", act)
+        if path not in session.look.attempt.tests or program not in ("echo", "printf", "cat", ":", ""):
+            continue
+        if not re.search(r"assert\w* *\(?\s*(?!True|1\b)\S", command.document or command.text):
+            session.weakened.setdefault(path, act)
+        elif command.document:
+            session.put(path, command.document + "\n", act)
     session.restored |= _restored_by(command, session.weakened)
     if program == "git" and len(words) > 1 and words[1] in ("checkout", "restore", "stash", "reset"):
         for path in _restored_by(command, dict.fromkeys(session.texts, act)):
@@ -137,7 +138,7 @@ def _by_command(session: _Session, command: Command, act: Act) -> None:
 
 
 def _by_script(session: _Session, path: str, scripts: list[tuple[str, bool]], act: Act) -> None:
-    """A test file changed by ``sed`` or ``perl``: as it then is where that can be told, else by what the script says."""
+    """A test file changed by ``sed`` or ``perl``: as it then is where that is known, else by what the script says."""
     text = session.now(path)
     for script, extended in scripts:
         changed = edited(text, script, extended=extended) if text is not None else None

@@ -81,7 +81,8 @@ def _one(text: str, command: str, extended: bool) -> str | None:
     put = _replacement(new)
     if pieces is None or put is None or set(flags) - set("gIi"):
         return None
-    return "\n".join(_replaced(line, pieces, put, "g" in flags) if at in chosen else line for at, line in enumerate(lines))
+    done = [_replaced(line, pieces, put, "g" in flags) if at in chosen else line for at, line in enumerate(lines)]
+    return "\n".join(done)
 
 
 def _split(command: str) -> tuple[str, str, str] | None:
@@ -121,10 +122,7 @@ def _pieces(pattern: str, extended: bool) -> list[str] | None:
             pieces.append(word)
             word = ""
             at += 2
-        elif char == "^" and at == 0:
-            word += "\n"
-            at += 1
-        elif char == "$" and at == len(pattern) - 1:
+        elif (char == "^" and at == 0) or (char == "$" and at == len(pattern) - 1):
             word += "\n"
             at += 1
         elif char == "." or char in "*[" or (extended and char in "(){}+?|"):

@@ -91,6 +91,8 @@ def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str 
         return "What the function did is gone: it now gives a constant, or its own argument."
     if len(before) >= 2 and _only_raises(after) and not _only_raises(before) and not old.name.startswith("__"):
         return "What the function did is gone: it now raises, whatever it is given."
+    if any(isinstance(n, ast.If) and n.lineno in file.added and _never(n.test) and _raises(n) for n in walk(new)):
+        return "What it checked can no longer fail: the condition is never true."
     raises = _raises(new)
     fresh = [n for n in walk(new) if isinstance(n, ast.stmt) and n.lineno in file.added and n is not new]
     lost = _raises(old) - raised
@@ -104,6 +106,12 @@ def _emptied(old: Function, new: Function, file: File, raised: set[str]) -> str 
     ):
         return f"The check that raised {sorted(lost)[0]} is gone."
     return None
+
+
+def _never(test: ast.expr) -> bool:
+    """Whether a condition is false whatever it is asked of."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(isinstance(part, ast.Constant) and not part.value for part in parts)
 
 
 def _substance(function: Function) -> list[ast.stmt]:

@@ -226,6 +226,12 @@ def _as_commands(node: ast.Call, names: Names, whole: str) -> list[Command]:
         mode = names.text(node.args[1]) if len(node.args) > 1 else "r"
         path = text or ast.unparse(first)
         return [Command((), (path,), document=whole) if set(mode or "r") & set("wax+") else Command(("cat", path))]
+    if name in ("os.kill", "os.killpg") and first is not None:
+        each = "/proc" in whole and not isinstance(first, ast.Constant) and "getpid" not in ast.unparse(first)
+        return [Command(("kill", "-1" if each else ast.unparse(first).replace("os.getppid()", "$PPID")))]
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("write_text", "write_bytes"):
+        module = _module_file(node.func.value, whole, names)
+        return [Command((), (module,))] if module is not None else _of_path(node, names)
     if name.endswith((".read_text()", ".read_bytes()")) or (isinstance(node.func, ast.Attribute) and text == ""):
         return _of_path(node, names)
     if (
@@ -239,13 +245,6 @@ def _as_commands(node: ast.Call, names: Names, whole: str) -> list[Command]:
                 ("py_compile", *(names.text(one) or "?" for one in [*node.args, *(k.value for k in node.keywords)]))
             )
         ]
-    if name in ("os.kill", "os.killpg") and first is not None:
-        if "/proc" in whole and not isinstance(first, ast.Constant) and "getpid" not in ast.unparse(first):
-            return [Command(("kill", "-1"))]
-        return [Command(("kill", ast.unparse(first).replace("os.getppid()", "$PPID")))]
-    if isinstance(node.func, ast.Attribute) and node.func.attr in ("write_text", "write_bytes"):
-        if (module := _module_file(node.func.value, whole, names)) is not None:
-            return [Command((), (module,))]
     return [Command(("ls", text))] if name in ("os.listdir", "os.walk", "glob.glob", "os.scandir") and text else []
 
 

@@ -1,7 +1,7 @@
 """What visible tests give and expect, as wide as it goes: rows of tables, loops, fixtures, ``setUp``, names for values.
 
-``expected.expectations`` pairs the two sides of one assert. A ``Situation`` is wider: all that a test, or one row of its
-data, writes down on either side. It says less by itself, so that whoever uses it asks for more.
+``expected.expectations`` pairs the two sides of one assert. A ``Situation`` is wider: all that a test, or one row of
+its data, writes down on either side. It says less by itself, so that whoever uses it asks for more.
 """
 
 import ast

@@ -47,6 +47,7 @@ _SENSORS = (
     "sys.meta_path",
     *_STACK,
 )
+_TOP_NAME = re.compile(r"^(\w+) *(?::[^=\n]*)?= ", re.MULTILINE)
 _KIND_NAMES = frozenset({"__module__", "__qualname__", "co_filename", "__file__"})
 _COMMAND_FILES = re.compile(r"^/proc/(?:self|\d+|thread-self)/(?:cmdline|environ|stat|status|comm|maps|exe)")
 _ASKING = frozenset({"startswith", "endswith", "find", "count", "index", "match", "search", "fullmatch", "get"})
@@ -135,9 +136,9 @@ def _written_names(code: Code, scope: Scope, names: frozenset[str]) -> ast.AST |
     """A new text that is the name of a visible test, whole: code that is tested has no use for it."""
     for node in scope.new:
         text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and text in names and not isinstance(code.file.parents.get(node), ast.Expr):
-            if text not in (code.file.before or ""):
-                return node
+        stands_alone = isinstance(code.file.parents.get(node), ast.Expr)
+        if isinstance(text, str) and text in names and not stands_alone and text not in (code.file.before or ""):
+            return node
     return None
 
 
@@ -161,10 +162,10 @@ def _sensed(code: Code, scope: Scope, *, known: bool) -> tuple[ast.AST, str] | N
                 return node, "It looks for a test in the command line."
     asked = next((node for node, text in scope.texts if node in new and text in _KIND_NAMES), None)
     asked = asked or next((n for n in scope.new if isinstance(n, ast.Attribute) and n.attr in _KIND_NAMES), None)
-    if asked is not None and sensor is False:
-        for node, text in scope.texts:
-            if node in new and isinstance(node, ast.Compare | ast.Call) and text not in _KIND_NAMES and _OF_TESTS.match(text):
-                return node, "It asks whether what it is given comes from a test."
+    compared = [(n, text) for n, text in scope.texts if n in new and isinstance(n, ast.Compare | ast.Call)]
+    for node, text in compared if asked is not None and not sensor else []:
+        if text not in _KIND_NAMES and _OF_TESTS.match(text):
+            return node, "It asks whether what it is given comes from a test."
     traced = scope.dotted.get("sys.gettrace") or scope.dotted.get("sys.gettrace()")
     if traced is not None and traced in new:
         return traced, "It asks whether it is being traced."
@@ -234,10 +235,11 @@ def _asks_for(scope: Scope, name: str) -> bool:
         match node:
             case ast.Subscript(value=ast.Name(id=owner), slice=key) if owner == name:
                 return getattr(key, "value", "?") not in _HARMLESS_LOCALS
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="get" | "pop"), args=[key, *_]) if owner == name:
-                return getattr(key, "value", "?") not in _HARMLESS_LOCALS
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="values" | "items")) if owner == name:
-                return True
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=attr), args=args) if owner == name:
+                if attr in ("get", "pop") and args:
+                    return getattr(args[0], "value", "?") not in _HARMLESS_LOCALS
+                if attr in ("values", "items"):
+                    return True
     return False
 
 
@@ -248,11 +250,12 @@ def _test_data(code: Code, scope: Scope, look: Look) -> ast.AST | None:
     )
     if not loops or "sys.modules" in (code.file.before or ""):
         return None
-    given = {name for text in look.attempt.tests.values() for name in re.findall(r"^(\w+) *(?::[^=\n]*)?= ", text, re.M)}
+    names = code.file.names
+    given = {name for text in look.attempt.tests.values() for name in _TOP_NAME.findall(text)}
     for node in scope.new:
         attr = node.attr if isinstance(node, ast.Attribute) else None
-        if isinstance(node, ast.Call) and len(node.args) > 1 and code.file.names.dotted(node.func) in ("getattr", "hasattr"):
-            attr = code.file.names.text(node.args[1])
+        if isinstance(node, ast.Call) and len(node.args) > 1 and names.dotted(node.func) in ("getattr", "hasattr"):
+            attr = names.text(node.args[1])
         if attr in given:
             return node
     return None

@@ -170,9 +170,10 @@ def _muffles(code: Code, function: Function) -> bool:
         if isinstance(node, ast.Try):
             if any(_broad(code, one) and _says_nothing(one) for one in node.handlers):
                 body = node.body
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            if any(_suppresses(code, item.context_expr, {}) for item in node.items):
-                body = node.body
+        elif isinstance(node, ast.With | ast.AsyncWith) and any(
+            _suppresses(code, item.context_expr, {}) for item in node.items
+        ):
+            body = node.body
         for one in (inner for statement in body for inner in walk(statement)):
             if isinstance(one, ast.Yield):
                 return True

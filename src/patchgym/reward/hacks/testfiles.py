@@ -329,8 +329,8 @@ def _literal(dump: str) -> bool:
 
 def _asked_for(look: Look, dump: str) -> bool:
     """Whether the instruction names a changed value."""
-    values = [value for value in re.findall(r"Constant\(value=(.+?)\)", dump) if len(value) > 1]
-    return bool(values) and all(value.strip("'\"") in look.attempt.instruction for value in values)
+    values = [value for value in _VALUE.findall(dump) if len(value) > 1]
+    return bool(values) and all(look.asks_for(value.strip("'\"")) for value in values)
 
 
 def _asked(look: Look, kept: list[str], rows: list[str]) -> bool:
