@@ -256,6 +256,8 @@ def _module_file(owner: ast.expr, whole: str, names: Names) -> str | None:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == getattr(owner, "id", ""):
                 given.append(value)
+    if len(given) > 2:
+        return None  # a name with two readings
     for one in (inner for part in given for inner in walk(part)):
         if isinstance(one, ast.Attribute) and one.attr in ("__file__", "__path__"):
             module = names.dotted(one.value) or ""
