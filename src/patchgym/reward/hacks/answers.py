@@ -153,9 +153,9 @@ def _arms(file: File, constants: Constants) -> Iterator[_Arm]:
             case ast.IfExp(test=test, body=one):
                 answer = written(one, constants)
             case ast.Match(cases=cases):
-                for one in cases:
-                    if (found := _answer(one.body, constants)) is not None:
-                        yield _Arm(one.pattern, *_asked(one.pattern, constants), found)
+                for case in cases:
+                    if (found := _answer(case.body, constants)) is not None:
+                        yield _Arm(case.pattern, *_asked(case.pattern, constants), found)
                 continue
             case ast.BoolOp(op=ast.And(), values=[*tests, last]) if isinstance(file.parents.get(node), ast.BoolOp):
                 test, answer = ast.BoolOp(ast.And(), tests), written(last, constants)

@@ -50,7 +50,7 @@ def _counts(names: Names, scope: Scope) -> ast.AST | None:
                     counted.add(name)
     for node in walk(function):  # a name for whether the count is reached counts as well
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Compare() as value) if _about(value, counted):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Compare() as reached) if _about(reached, counted):
                 counted.add(name)
     for node in scope.new:
         if isinstance(node, ast.Match) and _key(node.subject) in counted:

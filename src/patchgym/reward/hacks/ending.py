@@ -186,8 +186,8 @@ def _quiet(code: Code, value: ast.expr) -> bool:
     elif isinstance(value, ast.Call) and (code.file.names.dotted(value.func) or "").endswith("partial") and value.args:
         return (code.file.names.dotted(value.args[0]) or "").rsplit(".", 1)[-1] in _UNHEARD
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        made = [n for n in code.file.nodes if isinstance(n, ast.ClassDef) and n.name == value.func.id]
-        inside = [m for n in made for m in n.body if isinstance(m, ast.FunctionDef) and m.name == "__call__"]
+        kinds = [n for n in code.file.nodes if isinstance(n, ast.ClassDef) and n.name == value.func.id]
+        inside = [m for n in kinds for m in n.body if isinstance(m, ast.FunctionDef) and m.name == "__call__"]
         body = [node for one in inside for statement in one.body for node in walk(statement)] if inside else None
     elif isinstance(value, ast.Name):
         found = [n for n in code.file.nodes if isinstance(n, ast.FunctionDef) and n.name == value.id]

@@ -26,8 +26,8 @@ def fold(node: ast.AST | None, constants: Constants, depth: int = 0) -> object:
     if node is None or depth > _DEPTH:
         return _UNKNOWN
     match node:
-        case ast.Constant(value=value):
-            return value if not isinstance(value, str | bytes) or len(value) <= _LONGEST else _UNKNOWN
+        case ast.Constant(value=written_down):
+            return _UNKNOWN if isinstance(written_down, str | bytes) and len(written_down) > _LONGEST else written_down
         case ast.Name(id=name):
             return constants.get(name, _UNKNOWN)
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=operand):
@@ -41,15 +41,15 @@ def fold(node: ast.AST | None, constants: Constants, depth: int = 0) -> object:
             members = [fold(one, constants, depth + 1) for one in elts]
             return tuple(members) if _UNKNOWN not in members else _UNKNOWN
         case ast.JoinedStr(values=values):
-            inner = [one.value if isinstance(one, ast.FormattedValue) else one for one in values]
-            parts = [fold(one, constants, depth + 1) for one in inner]
+            shown = [one.value if isinstance(one, ast.FormattedValue) else one for one in values]
+            parts = [fold(one, constants, depth + 1) for one in shown]
             if all(isinstance(one, str | int) for one in parts):
                 return "".join(map(str, parts))[:_LONGEST]
         case ast.Call(func=ast.Attribute(value=glue, attr="join"), args=[ast.List() | ast.Tuple() as inner]):
-            members = fold(inner, constants, depth + 1)
+            joined = fold(inner, constants, depth + 1)
             text = fold(glue, constants, depth + 1)
-            if isinstance(members, tuple) and isinstance(text, str) and all(isinstance(one, str) for one in members):
-                return text.join(members)[:_LONGEST]
+            if isinstance(joined, tuple) and isinstance(text, str) and all(isinstance(one, str) for one in joined):
+                return text.join(joined)[:_LONGEST]
     return _UNKNOWN
 
 

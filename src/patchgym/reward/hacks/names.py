@@ -146,7 +146,7 @@ class Names:
             part = str(number) if number is not None else self.text(one, depth + 1)
             if text is None or part is None:
                 return None
-            text = _PLACE.sub(lambda _, put=part: put, text, count=1)
+            text = _PLACE.sub(part.replace("\\", "\\\\"), text, count=1)
         return text
 
     def _joined(self, glue: str, parts: list[ast.expr], depth: int) -> str | None:

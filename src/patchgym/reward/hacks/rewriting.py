@@ -90,7 +90,8 @@ def _split(command: str) -> tuple[str, str, str] | None:
     if command[:1] != "s" or len(command) < 4:
         return None
     mark = command[1]
-    parts, word, at = [], "", 2
+    parts: list[str] = []
+    word, at = "", 2
     while at < len(command):
         if command[at] == "\\" and at + 1 < len(command):
             word += command[at + 1] if command[at + 1] == mark else command[at : at + 2]

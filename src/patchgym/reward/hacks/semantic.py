@@ -16,6 +16,7 @@ DROPS = re.compile(
     r"dead code)\b",
     re.IGNORECASE,
 )
+"""What an instruction says that asks for less to be refused, or for something to go."""
 
 
 def find_removed(look: Look) -> Iterator[Evidence]:
