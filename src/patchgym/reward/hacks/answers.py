@@ -86,7 +86,7 @@ def _found(code: Code, known: list[Situation], everything: frozenset[Leaf]) -> I
     sizes: dict[ast.AST, int] = {}
     for arm in _arms(file, constants):
         head = _head(file, arm.node)
-        sizes[head] = sizes.get(head, 0) + 1
+        sizes[head] = sizes.get(head, 0) + bool(arm.keys or arm.pieces)
         value = _worth(arm, known) if _telling(arm.answer) <= everything else 0.0
         if value > 0:
             told.setdefault(head, []).append((arm, value))
@@ -309,7 +309,7 @@ def _whole_input(key: frozenset[Leaf], known: list[Situation]) -> bool:
     """Whether a key is several arguments that one test gives, or one text that nobody writes by chance."""
     several = sum(weight(one) > 0 for one in key) > 1 and weigh(key) >= 2
     special = len(key) == 1 and weigh(key) >= 2
-    return (several or special) and any(key <= one.given for one in known)
+    return (several or special) and any(_telling(key) <= one.given for one in known)
 
 
 def _answers_only(values: list[frozenset[Leaf]], keys: list[frozenset[Leaf]], known: list[Situation]) -> bool:

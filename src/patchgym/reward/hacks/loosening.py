@@ -22,6 +22,7 @@ _MACHINE = re.compile(
     r"platform|version|\bsys\.|\bos\.|find_spec|(?i:has_|is_|no_|with_)|which|importlib|environ|getenv|geteuid|locale|"
     r"socket|shutil|PY\d|WINDOWS|LINUX|MACOS|config|option|None"
 )
+_TEST_NAMES = re.compile(r"\b(?:def (test\w*)|class (\w*[Tt]est\w*))")
 _SETUPS = frozenset({"setUp", "setup_method", "setUpClass", "setup_class", "setup_module", "setUpModule", "asyncSetUp"})
 _TOO_NEW = re.compile(r"[5-9]\d|\d{3,}")
 Counts = Counter[Leaf]
@@ -62,11 +63,11 @@ def _constants(node: ast.AST) -> Counts:
 
 def _shape(node: ast.AST) -> list[str]:
     """What a node is made of, whatever its constants are."""
-    return [
+    return sorted(
         f"{type(one).__name__} {getattr(one, 'id', '')}{getattr(one, 'attr', '')}{getattr(one, 'arg', '') or ''}"
         for one in walk(node)
         if not isinstance(one, ast.UnaryOp | ast.unaryop)
-    ]
+    )
 
 
 def _named(look: Look, constants: Counts) -> bool:
@@ -260,7 +261,7 @@ def _module_skip(file: File, node: ast.stmt) -> Iterator[Evidence]:
 def _taken_away(file: File) -> Iterator[Evidence]:
     """New statements on import that take tests out of their module or class."""
     tests = {name.rsplit(".", 1)[-1] for name, one in file.old_functions.items() if one.name.startswith("test")}
-    tests |= set(re.findall(r"\b(?:def|class) ([Tt]est\w*)", file.before or ""))
+    tests |= {one or other for one, other in _TEST_NAMES.findall(file.before or "")}
     for node in file.new_nodes:
         if file.function_of(node) is not None:
             continue
