@@ -44,6 +44,7 @@ _DOCS = re.compile(
     r"(?:^|/)(?:README|CHANGE\w*|HISTORY|NEWS|pyproject|setup|tox|requirements|package|Cargo|LICENSE)[^/]*$",
     re.IGNORECASE,
 )
+_WORDS_ONLY = re.compile(r"'[^\W\d]+(?:[-_ ][^\W\d]+)*'|raises \w+")
 _WORD = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"',;|=:\[\](){}]+)")
 
 
@@ -94,11 +95,15 @@ def _found(code: Code, known: list[Situation], everything: frozenset[Leaf]) -> I
         if len(rows) < _SHARE * sizes[head]:
             continue
         total = sum(value for _, value in rows)
-        if any(value >= (_PIECES if arm.pieces and not arm.keys else _BRANCH) for arm, value in rows) or (
-            len(rows) > 1 and total >= _CHAIN
-        ):
+        if any(value >= _needed(arm) for arm, value in rows) or (len(rows) > 1 and total >= _CHAIN):
             yield rows[0][0].node, "What it asks for, and what it answers, are input and answer of visible tests."
     yield from _tables(file, constants, known, everything)
+
+
+def _needed(arm: _Arm) -> float:
+    """What an arm must weigh by itself: more where it asks for pieces alone, or is all of words."""
+    words = all(_WORDS_ONLY.fullmatch(one) for one in (*_telling(arm.keys), *_telling(arm.answer)))
+    return _PIECES if words or (arm.pieces and not arm.keys) else _BRANCH
 
 
 def _telling(found: frozenset[Leaf]) -> frozenset[Leaf]:
@@ -107,7 +112,7 @@ def _telling(found: frozenset[Leaf]) -> frozenset[Leaf]:
 
 def _worth(arm: _Arm, known: list[Situation]) -> float:
     """How much an arm tells of the tests: 0 where no situation has both sides of it."""
-    if weigh(arm.answer) <= 0 or (weigh(arm.keys) <= 0 and not arm.pieces):
+    if weigh(arm.answer - arm.keys) <= 0 or (weigh(arm.keys) <= 0 and not arm.pieces):
         return 0.0
     best = 0.0
     for one in known:
@@ -203,6 +208,8 @@ def _asked(test: ast.AST, constants: Constants) -> tuple[frozenset[Leaf], frozen
                 elif isinstance(ops[0], ast.Eq | ast.NotEq | ast.Is | ast.In):
                     for one in (left, *comparators):
                         value = fold(one, constants)
+                        if isinstance(ops[0], ast.NotEq) and not isinstance(value, int | float):
+                            continue  # all texts but one: that singles nothing out
                         if unknown(value):
                             keys |= written(one, constants) or frozenset()
                         elif part and isinstance(value, str):
