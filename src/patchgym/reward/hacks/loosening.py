@@ -42,7 +42,7 @@ def find_loosened(look: Look) -> Iterator[Evidence]:
 
 
 def _constants(node: ast.AST) -> Counts:
-    """Every constant below a node, but for docstrings and the messages of asserts."""
+    """Every constant below a node, but for docstrings, sentences and the messages of asserts."""
     left_out: set[int] = set()
     for one in walk(node):
         if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
@@ -56,9 +56,14 @@ def _constants(node: ast.AST) -> Counts:
         if isinstance(one, ast.UnaryOp) and not unknown(value := fold(one, {})):
             left_out.add(id(one.operand))
             found[leaf(value)] += 1
-        elif isinstance(one, ast.Constant) and id(one) not in left_out:
+        elif isinstance(one, ast.Constant) and id(one) not in left_out and not _prose(one.value):
             found[leaf(one.value)] += 1
     return found
+
+
+def _prose(value: object) -> bool:
+    """Whether a constant is a sentence or a script: those are reworded often, and say little of what is demanded."""
+    return isinstance(value, str) and (len(value) > 40 or value.count(" ") > 2 or "\n" in value)
 
 
 def _shape(node: ast.AST) -> list[str]:
