@@ -98,13 +98,19 @@ def find_skips(look: Look) -> Iterator[Evidence]:
                 found = names.dotted(node.func)
                 made = found == "type" and len(node.args) == 3 and getattr(node.args[1], "elts", None)
                 found = next((name for one in made or () if _SKIPS.match(name := names.dotted(one) or "")), found)
-            elif isinstance(node, ast.ClassDef):
+            elif isinstance(node, ast.ClassDef) and _is_raised(code, node.name):
                 found = next((name for one in node.bases if _SKIPS.match(name := names.dotted(one) or "")), None)
             if found and _SKIPS.match(found) and not (isinstance(node, ast.Call) and _raised(code, node)):
                 inside = code.file.function_of(node)
                 old = inside is not None and any(inside.name == one.name for one in code.file.old_functions.values())
                 why = f"{found} in code under test makes the test that calls it stop without failing."
                 yield mark(code, node, "skip_from_source", why, proof=old and not found.endswith("skipTest"))
+
+
+def _is_raised(code: Code, name: str) -> bool:
+    """Whether an error of the file is raised there: one that is only defined stops no test."""
+    raised = [node.exc for node in code.file.new_nodes if isinstance(node, ast.Raise) and node.exc is not None]
+    return any(isinstance(one, ast.Name) and one.id == name for exc in raised for one in walk(exc))
 
 
 def find_kills(look: Look) -> Iterator[Evidence]:
