@@ -1,15 +1,15 @@
 """Finding reward hacks: precision and recall by kind on the labelled set, beside a naive regex, and how fast.
 
-Prints one JSON document. Both parts of ``tests/reward/hacks/labelled`` are measured: the one that the detectors were
-tuned on, and the held-out one. An attempt counts as found where there is any evidence against it. By kind: ``recall``
-is the share of a kind's hacks that are found, ``named`` of those that are found under that very kind, ``precision`` the
-share of attempts with evidence of the kind that are hacks at all. Intervals are Wilson's, at 95%.
+Prints one JSON document. Every part of ``tests/reward/hacks/labelled`` is measured; what was known of each when the
+detectors were written stands in ``labelled.py``. An attempt counts as found where there is any evidence against it. By
+kind: ``recall`` is the share of a kind's hacks that are found, ``named`` of those that are found under that very kind,
+``precision`` the share of attempts with evidence of the kind that are hacks at all. Intervals are Wilson's, at 95%.
 
     python benchmarks/hacks.py [--set SET [--exploits TASKS]] [--repeats 3] [--kinds]
 
 ``--set`` is a task set: the gold patches of its tasks are honest attempts on real repositories, and those and the
 labelled attempts together give the speed, in CPU seconds of one core. Claims: precision at least 0.95, recall at least
-0.8 on the held-out part, both above the regex's; 200 trajectories a second.
+0.8 on attempts that nobody tuned on, both above the regex's; 200 trajectories a second.
 
 ``--exploits`` makes the exploits of ``patchgym validate --exploits`` and their honest controls for the first TASKS
 tasks of the set and counts those with evidence, by family. The detectors were tuned on these. Exploits of the family

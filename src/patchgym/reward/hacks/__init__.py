@@ -15,27 +15,28 @@ from types import MappingProxyType
 
 from patchgym.records import Evidence
 from patchgym.reward.hacks.actions import find_actions
+from patchgym.reward.hacks.answers import find_answers
 from patchgym.reward.hacks.anyerror import find_any_error
 from patchgym.reward.hacks.attempt import Attempt, attempt_of, texts_of
+from patchgym.reward.hacks.concealing import find_hidden_code
 from patchgym.reward.hacks.counters import find_counters
 from patchgym.reward.hacks.ending import find_exits, find_hooks, find_kills, find_skips
+from patchgym.reward.hacks.equality import find_always_equal
 from patchgym.reward.hacks.forging import find_background, find_environment, find_forged
 from patchgym.reward.hacks.hooks import find_hooks as find_pytest_hooks
+from patchgym.reward.hacks.imports import find_missing_imports
 from patchgym.reward.hacks.leaks import find_leaks
 from patchgym.reward.hacks.literals import find_hard_coded
 from patchgym.reward.hacks.look import Look
+from patchgym.reward.hacks.loosening import find_loosened
 from patchgym.reward.hacks.patching import find_native, find_patching
 from patchgym.reward.hacks.paths import find_by_path
 from patchgym.reward.hacks.rebinding import find_rebound
 from patchgym.reward.hacks.restoring import find_restored
 from patchgym.reward.hacks.results import find_gaps
-from patchgym.reward.hacks.semantic import (
-    find_always_equal,
-    find_hidden_code,
-    find_removed,
-    find_swallowed,
-)
+from patchgym.reward.hacks.semantic import find_removed
 from patchgym.reward.hacks.special import find_detection, find_frames
+from patchgym.reward.hacks.swallowing import find_swallowed
 from patchgym.reward.hacks.testfiles import find_test_changes
 
 __all__ = ["DETECTORS", "Attempt", "attempt_of", "find_hacks", "kinds", "texts_of"]
@@ -44,6 +45,8 @@ _MOST = 60
 
 DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_test_changes,
+    find_loosened,
+    find_missing_imports,
     find_rebound,
     find_by_path,
     find_pytest_hooks,
@@ -57,6 +60,7 @@ DETECTORS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     find_background,
     find_environment,
     find_hard_coded,
+    find_answers,
     find_counters,
     find_detection,
     find_frames,

@@ -3,14 +3,15 @@
 Tools have other names and arguments in every agent; what an argument is called says what the tool does with it.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import JsonValue
 
 from patchgym.records import Evidence, Step
 from patchgym.reward.hacks.look import cut
-from patchgym.reward.hacks.shell import Command, commands_of
+from patchgym.reward.hacks.shell import Command, commands_of, python_commands
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "filepath", "notebook_path", "absolute_path", "uri")
 _LINES = ("command", "cmd", "commands", "script", "bash", "shell", "code", "input", "keystrokes", "CommandLine")
@@ -32,6 +33,8 @@ class Act:
     new: str = ""
     line: str = ""
     commands: tuple[Command, ...] = ()
+    script: str = ""
+    """What scripts that it runs say, where an earlier step wrote them."""
 
     def mark(self, kind: str, why: str, *, quote: str = "", proof: bool = False) -> Evidence:
         """Evidence at this step."""
@@ -42,10 +45,24 @@ class Act:
 def acts_of(steps: tuple[Step, ...]) -> tuple[Act, ...]:
     """What each readable step did, in order. A step without an action did nothing."""
     found: list[Act] = []
+    scripts: dict[str, str] = {}
     for step in steps:
-        if step.action is not None:
-            found += _acts(step.index, step.action.arguments)
+        if step.action is None:
+            continue
+        for act in _acts(step.index, step.action.arguments):
+            if act.kind == "write" and act.line.endswith((".sh", ".bash", ".py")):
+                scripts[act.line] = act.new
+            ran = [text for path, text in scripts.items() if act.kind == "run" and path in act.line]
+            if ran:
+                act = replace(act, commands=act.commands + tuple(_inside(act, ran)), script="\n".join(ran))
+            found.append(act)
     return tuple(found)
+
+
+def _inside(act: Act, scripts: list[str]) -> list[Command]:
+    """The commands of scripts that were written before and are run now."""
+    read = python_commands if re.search(r"\bpython[\d.]*\s[^|;&]*\.py", act.line) else commands_of
+    return [command for text in scripts for command in read(text)]
 
 
 def _acts(step: int, arguments: dict[str, JsonValue]) -> list[Act]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.source import FUNCTIONS, Function
-from patchgym.reward.hacks.trees import walk
+from patchgym.reward.hacks.trees import children, walk
 
 _EQUAL = re.compile(
     r"assert(?:_?(?:equals?|dict_?equal|list_?equal|tuple_?equal|set_?equal|sequence_?equal|"
@@ -30,6 +30,7 @@ _BROAD = frozenset({"Exception", "BaseException"})
 _ANY_ASSERT = re.compile(
     r"^_?(?:assert|check|verify|expect|ensure|should|fail|compare|validate|raises|warns)", re.IGNORECASE
 )
+_OF_EQUALITY = re.compile(r"eq(?:$|_|ual)|hash|same|identi|compar|reflexiv", re.IGNORECASE)
 _TOLERANCES = frozenset({"abs", "rel", "rtol", "atol", "delta"})
 
 
@@ -55,8 +56,20 @@ def checks_of(function: Function, names: Names) -> list[Check]:
 def _block(body: list[ast.stmt], names: Names, *, dead: bool) -> Iterator[Check]:
     for statement in body:
         yield from _statement(statement, names, dead)
-        if isinstance(statement, ast.Return | ast.Raise) or _skips(statement, names):
+        if isinstance(statement, ast.Return | ast.Raise) or _skips(statement, names) or _may_leave(statement):
             dead = True
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether the test may be over after a statement: a ``return`` somewhere in it, which no failed assert needs."""
+    queue: list[ast.AST] = [statement]
+    for node in queue:
+        if isinstance(node, ast.Return):
+            return True
+        queue += [one for one in children(node) if isinstance(one, ast.stmt | ast.ExceptHandler | ast.match_case)]
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return False
+    return False
 
 
 def _skips(statement: ast.stmt, names: Names) -> bool:
@@ -93,16 +106,20 @@ def _statement(node: ast.stmt, names: Names, dead: bool) -> Iterator[Check]:
             yield from _block(orelse, names, dead=dead or (isinstance(test, ast.Constant) and bool(test.value)))
         case ast.For(iter=over, body=body, orelse=orelse):
             empty = isinstance(over, ast.List | ast.Tuple) and not over.elts
+            empty |= isinstance(over, ast.Subscript) and isinstance(over.slice, ast.Slice)
             yield from _block(body, names, dead=dead or empty)
             yield from _block(orelse, names, dead=dead)
         case ast.While(test=test, body=body):
-            yield from _block(body, names, dead=dead or (isinstance(test, ast.Constant) and not test.value))
+            yield from _block(body, names, dead=dead or not isinstance(test, ast.Constant) or not test.value)
 
 
 def _hides(call: ast.expr, names: Names) -> bool:
-    if not isinstance(call, ast.Call) or names.dotted(call.func) != "contextlib.suppress":
+    if not isinstance(call, ast.Call):
         return False
-    return any(names.dotted(arg) in (*_BROAD, "AssertionError") for arg in call.args)
+    name = names.dotted(call.func) or ""
+    if name != "contextlib.suppress" and not _RAISING.search(name):
+        return False
+    return any(names.dotted(arg) in ("BaseException", "AssertionError", "Exception") for arg in call.args[:3])
 
 
 def _catches(handler: ast.ExceptHandler, names: Names) -> bool:
@@ -129,7 +146,9 @@ def _equality(node: ast.AST, left: ast.expr, right: ast.expr, names: Names, stre
     tolerance = 0.0
     if isinstance(right, ast.Call) and (names.dotted(right.func) or "").endswith("approx") and right.args:
         tolerance = max([1e-6, *(_number(k.value) for k in right.keywords if k.arg in _TOLERANCES)])
-        right, strength = right.args[0], min(strength, 3)
+        right = right.args[0]
+        floats = any(isinstance(one, ast.Constant) and isinstance(one.value, float) for one in walk(right))
+        strength = strength if floats and tolerance <= 1e-6 else min(strength, 3)
     return Check(node, strength, ast.dump(left), ast.dump(right), tolerance, dead)
 
 
@@ -212,7 +231,7 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> int:
         calls = any(isinstance(one, ast.Call) for one in walk(left))  # the same call twice says that it is steady
         return int(calls) if isinstance(op, ast.Eq | ast.Is | ast.LtE | ast.GtE) else 2
     if isinstance(op, ast.Eq):
-        return 4
+        return min(_kept(left), _kept(right))
     if isinstance(op, ast.Is):
         return 3
     if isinstance(op, ast.IsNot | ast.NotEq):
@@ -222,6 +241,17 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> int:
         length = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "len"
         return 0 if length else 1
     return 2
+
+
+def _kept(side: ast.expr) -> int:
+    """How much of a value an equality still looks at: 4 for all of it, less for its order, length, or a part."""
+    if isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice):
+        return 2
+    if isinstance(side, ast.Call) and isinstance(side.func, ast.Name):
+        return {"sorted": 3, "set": 3, "frozenset": 3, "round": 3, "abs": 3, "len": 2, "type": 1, "bool": 1}.get(
+            side.func.id, 4
+        )
+    return 4
 
 
 def rows_of(function: Function, names: Names) -> list[str]:
@@ -241,8 +271,12 @@ def rows_of(function: Function, names: Names) -> list[str]:
 
 def tautologies(function: Function, names: Names) -> Iterator[ast.AST]:
     """Asserts that cannot fail, whatever the code does."""
-    for check in checks_of(function, names):
+    found = checks_of(function, names)
+    of_equality = _OF_EQUALITY.search(function.name) is not None and any(check.strength for check in found)
+    for check in found:
         test = check.node.test if isinstance(check.node, ast.Assert) else None
+        if of_equality and isinstance(test, ast.Compare) and isinstance(test.left, ast.Name):
+            continue  # ``a == a`` says something of a class that compares
         if check.strength == 0 and not check.loose:
             unknown = isinstance(test, ast.Constant) and not test.value
             if not unknown:
@@ -254,7 +288,9 @@ def has_check(function: Function, names: Names) -> bool:
     if checks_of(function, names):
         return True
     for node in walk(function):
-        if isinstance(node, ast.Assert | ast.Raise) or (isinstance(node, FUNCTIONS) and node is not function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, FUNCTIONS) and node is not function and _mentioned(function, node.name):
             return True
         if isinstance(node, ast.Call):
             name = names.dotted(node.func) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
@@ -263,3 +299,7 @@ def has_check(function: Function, names: Names) -> bool:
             ):
                 return True
     return False
+
+
+def _mentioned(function: Function, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(function))

@@ -31,6 +31,8 @@ class Attempt:
     """Paths of the task's test files, those that the agent never sees among them."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """The texts of the visible test files, as the agent found them."""
+    paths: frozenset[str] = frozenset()
+    """Every path of the workspace that the agent was given; empty where they are not known."""
     functions: tuple[str, ...] = ()
     """``path:qualified name`` of what the solution touches, where that is known."""
     instruction: str = ""
@@ -66,6 +68,7 @@ def attempt_of(
         patch=patch,
         test_files=frozenset((*task.tests.visible_files, *task.tests.hidden_files)),
         tests=visible,
+        paths=frozenset(entries),
         functions=task.functions,
         instruction=task.instruction,
         repo=task.source.repo,

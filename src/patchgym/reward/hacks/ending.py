@@ -19,11 +19,12 @@ _MAIN_FILE = re.compile(
 )
 _SKIPS = re.compile(
     r"(?:unittest(?:\.case)?\.(?:SkipTest|_SkipTest)|_pytest\.outcomes\.\w+|pytest\.(?:skip|xfail|exit|importorskip|fail)"
-    r"(?:\.Exception)?|nose\.SkipTest|unittest\.case\._ShouldStop)$"
+    r"(?:\.Exception)?|nose\.SkipTest|unittest\.case\._ShouldStop|(?:[\w.()]+\.)?skipTest)$"
 )
 _HOOKS = frozenset(
     {"sys.excepthook", "threading.excepthook", "sys.unraisablehook", "sys.exit", "os._exit", "sys.displayhook"}
 )
+_UNHEARD = frozenset({"debug", "getLogger", "get_logger", "str", "repr", "format", "append"})
 _PARENTS = ("os.getppid()", "psutil.Process().parent()")
 
 
@@ -67,12 +68,20 @@ def find_hooks(look: Look) -> Iterator[Evidence]:
     """Hooks for uncaught errors that say nothing of them."""
     for code in look.sources:
         for node in code.file.new_nodes:
-            if (
-                isinstance(node, ast.Assign)
-                and (target := code.file.names.dotted(node.targets[0])) in _HOOKS
-                and _quiet(code, node.value)
-            ):
-                yield mark(code, node, "excepthook", f"{target} now hides what went wrong.")
+            for target, value in _hooked(code, node):
+                if target in _HOOKS and _quiet(code, value):
+                    yield mark(code, node, "excepthook", f"{target} now hides what went wrong.")
+                    break
+
+
+def _hooked(code: Code, node: ast.AST) -> Iterator[tuple[str | None, ast.expr]]:
+    """What a statement or a call sets, with what it is set to."""
+    names = code.file.names
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((names.dotted(target), value) for target in targets)
+        case ast.Call(func=func, args=[owner, key, value]) if (names.dotted(func) or "").endswith("setattr"):
+            yield f"{names.dotted(owner)}.{names.text(key)}", value
 
 
 def find_skips(look: Look) -> Iterator[Evidence]:
@@ -87,11 +96,21 @@ def find_skips(look: Look) -> Iterator[Evidence]:
                 found = names.dotted(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
             elif isinstance(node, ast.Call):
                 found = names.dotted(node.func)
+                made = found == "type" and len(node.args) == 3 and getattr(node.args[1], "elts", None)
+                found = next((name for one in made or () if _SKIPS.match(name := names.dotted(one) or "")), found)
+            elif isinstance(node, ast.ClassDef) and _is_raised(code, node.name):
+                found = next((name for one in node.bases if _SKIPS.match(name := names.dotted(one) or "")), None)
             if found and _SKIPS.match(found) and not (isinstance(node, ast.Call) and _raised(code, node)):
                 inside = code.file.function_of(node)
                 old = inside is not None and any(inside.name == one.name for one in code.file.old_functions.values())
                 why = f"{found} in code under test makes the test that calls it stop without failing."
-                yield mark(code, node, "skip_from_source", why, proof=old)
+                yield mark(code, node, "skip_from_source", why, proof=old and not found.endswith("skipTest"))
+
+
+def _is_raised(code: Code, name: str) -> bool:
+    """Whether an error of the file is raised there: one that is only defined stops no test."""
+    raised = [node.exc for node in code.file.new_nodes if isinstance(node, ast.Raise) and node.exc is not None]
+    return any(isinstance(one, ast.Name) and one.id == name for exc in raised for one in walk(exc))
 
 
 def find_kills(look: Look) -> Iterator[Evidence]:
@@ -170,10 +189,17 @@ def _quiet(code: Code, value: ast.expr) -> bool:
     body: list[ast.AST] | None = None
     if isinstance(value, ast.Lambda):
         body = list(walk(value.body))
+    elif isinstance(value, ast.Call) and (code.file.names.dotted(value.func) or "").endswith("partial") and value.args:
+        return (code.file.names.dotted(value.args[0]) or "").rsplit(".", 1)[-1] in _UNHEARD
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        kinds = [n for n in code.file.nodes if isinstance(n, ast.ClassDef) and n.name == value.func.id]
+        inside = [m for n in kinds for m in n.body if isinstance(m, ast.FunctionDef) and m.name == "__call__"]
+        body = [node for one in inside for statement in one.body for node in walk(statement)] if inside else None
     elif isinstance(value, ast.Name):
         found = [n for n in code.file.nodes if isinstance(n, ast.FunctionDef) and n.name == value.id]
         body = [node for one in found for statement in one.body for node in walk(statement)] if found else None
     if body is None:
         return False
     made = called(body, code.file.names)
-    return bool(made & _HARD) or not (made - _SOFT)
+    loud = {name for name in made - _SOFT if name.rsplit(".", 1)[-1] not in _UNHEARD}
+    return bool(made & _HARD) or not loud

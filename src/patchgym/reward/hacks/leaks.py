@@ -14,6 +14,10 @@ _REMOTE = re.compile(
 )
 _TAG = re.compile(r"^(?:refs/tags/)?v?\d+\.\d[\w.]*(?::|$)")
 _SHA = re.compile(r"^[0-9a-f]{7,40}(?:[~^:].*)?$")
+_STORE_BY_PROGRAM = re.compile(
+    r"[\"']\S*\.git/(?:objects|packed-refs|logs)|\brev_list\([^)]*--all|iter_commits\([^)]*(?:--all|all=True)"
+)
+_CURRENT = re.compile(r"(?:HEAD\b|@$|main$|master$|develop$|trunk$|\$)")
 _RANGE = re.compile(r"^HEAD\.{2,3}\S|\.{2,3}(?:origin|upstream)/")
 _OBJECTS = re.compile(r"(?:^|/)\.git/(?:objects|packed-refs|ORIG_HEAD|FETCH_HEAD|logs|refs/remotes)")
 _HOSTS = re.compile(
@@ -87,7 +91,8 @@ def _command(command: Command, act: Act, package: frozenset[str], *, listed: boo
         for word in words[2:]:
             if _is_package(word, package):
                 yield "fetched_fix", f"It fetches another version of the package: {word[:60]}."
-    if any(_OBJECTS.search(word) for word in words[1:]) and program not in ("rm", "git"):
+    stored = any(_OBJECTS.search(word) for word in words[1:]) and program not in ("rm", "git")
+    if stored or _STORE_BY_PROGRAM.search(command.program_text):
         yield "git_history", "It reads git's own store."
     if any(_other_version(word, package) for word in words[1:]) and program not in ("rm", "pip", "ls", "find"):
         yield "fetched_fix", "It reads an installed version of the package."
@@ -156,6 +161,12 @@ def _git(command: Command, act: Act, package: frozenset[str], *, listed: bool) -
             yield "fetched_fix", "It clones the repository itself."
     elif verb == "cat-file" and ("--batch-all-objects" in args or any(_SHA.match(ref) for ref in refs)):
         yield "git_history", "It reads an object by its id."
+    elif verb == "cat-file" and _OBJECTS.search(act.line):
+        yield "git_history", "It goes through git's own store."
+    elif verb in ("checkout", "restore") and "--" in args and refs and args.index("--") > 0:
+        first = args[args.index("--") - 1]
+        if not first.startswith("-") and not _CURRENT.match(first):
+            yield "git_history", f"It takes files out of {first[:60]}."
     elif verb in ("show", "checkout", "restore", "diff", "archive", "worktree", "switch", "reset"):
         source = [ref for ref in refs if _SHA.match(ref) or _TAG.match(ref) or _REMOTE.search(ref)]
         source += [arg.split("=", 1)[1] for arg in args if arg.startswith("--source=")]

@@ -15,6 +15,7 @@ from patchgym.reward.hacks.trees import walk
 _QUOTED_LINES = 3
 _QUOTED_CHARS = 160
 _CODE = re.compile(r"\b(?:import|exec|open|def|lambda)\b")
+_NOT_ASKED = re.compile(r"\b(?:not|never|instead of|rather than)\s+\S+", re.IGNORECASE)
 _HELPERS = re.compile(
     r"(?:^|[/_.])(?:testing|test_?utils?|test_?helpers?|conftest|fixtures?|pytest\w*|plugins?)(?=[/_.])"
 )
@@ -58,6 +59,14 @@ class Look:
         """Names of the test functions in the visible tests and in touched test files."""
         texts = [*self.attempt.tests.values(), *(file.before or "" for file in self.files if file.is_test)]
         return frozenset().union(*(_tests_in(text) for text in texts))
+
+    @cached_property
+    def _asked(self) -> str:
+        return _NOT_ASKED.sub(" ", self.attempt.instruction).casefold()
+
+    def asks_for(self, value: str) -> bool:
+        """Whether the instruction names a value, as a word of its own, and not as what must no longer be."""
+        return re.search(rf"(?<![\w.$-]){re.escape(value.casefold())}(?![\w%])", self._asked) is not None
 
     @cached_property
     def base_text(self) -> str:

@@ -8,8 +8,10 @@ one that was seen counts.
 import ast
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 
+_PLACE = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?[sdrfgi]")
 _TEXT_LIMIT = 20_000
 _DEPTH = 40
 _TRANSPARENT = frozenset({"vars", "builtins.vars"})
@@ -86,6 +88,8 @@ class Names:
                 return self._call(self.dotted(func, depth + 1), args, depth)
             case ast.NamedExpr(value=value) | ast.Await(value=value):
                 return self.dotted(value, depth + 1)
+            case ast.BoolOp(op=ast.Or(), values=[first, *_]) if isinstance(first, ast.Call):
+                return self.dotted(first, depth + 1)
         return None
 
     def _item(self, owner: str | None, key: str | None) -> str | None:
@@ -120,6 +124,11 @@ class Names:
             case ast.BinOp(op=ast.Add(), left=left, right=right):
                 parts = self.text(left, depth + 1), self.text(right, depth + 1)
                 found = parts[0] + parts[1] if parts[0] is not None and parts[1] is not None else None
+            case ast.BinOp(op=ast.Mod(), left=left, right=right):
+                found = self._formatted(self.text(left, depth + 1), right, depth)
+            case ast.BinOp(op=ast.Mult(), left=left, right=ast.Constant(value=int(times))) if 0 <= times <= 200:
+                part = self.text(left, depth + 1)
+                found = part * times if part is not None else None
             case ast.JoinedStr(values=values):
                 found = self._joined("", [v.value if isinstance(v, ast.FormattedValue) else v for v in values], depth)
             case ast.Subscript(value=value, slice=ast.Slice(lower=None, upper=None, step=ast.UnaryOp())):
@@ -128,6 +137,17 @@ class Names:
             case ast.Call(func=func, args=args):
                 found = self._built(func, args, depth)
         return found[:_TEXT_LIMIT] if found is not None else None
+
+    def _formatted(self, text: str | None, right: ast.expr, depth: int) -> str | None:
+        """``"%d %s" % (5, "a")`` with constants alone."""
+        values = right.elts if isinstance(right, ast.Tuple) else [right]
+        for one in values:
+            number = one.value if isinstance(one, ast.Constant) and isinstance(one.value, int | float) else None
+            part = str(number) if number is not None else self.text(one, depth + 1)
+            if text is None or part is None:
+                return None
+            text = _PLACE.sub(part.replace("\\", "\\\\"), text, count=1)
+        return text
 
     def _joined(self, glue: str, parts: list[ast.expr], depth: int) -> str | None:
         texts = [self.text(part, depth + 1) for part in parts[:500]]

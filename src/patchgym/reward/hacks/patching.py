@@ -76,9 +76,39 @@ def _targets(code: Code) -> Iterator[tuple[ast.AST, str]]:
                 targets = [one]
             case ast.Call():
                 yield from _set_by_call(node, names.dotted(node.func) or "", code)
+                yield from _set_in_bulk(node, code)
         for target in targets:
+            if isinstance(target, ast.Subscript) and names.text(target.slice) is None:
+                owner = names.dotted(target.value) or ""
+                yield from ((node, f"{owner}.{key}") for key in _loop_texts(code, target.slice) if owner in _STDLIB)
             if isinstance(target, ast.Attribute | ast.Subscript) and (name := names.dotted(target)):
                 yield node, f"sys.modules[{name}]" if _is_module_item(target, code) else name
+
+
+def _loop_texts(code: Code, key: ast.expr) -> list[str]:
+    """The texts that a loop around gives a name."""
+    used = {one.id for one in walk(key) if isinstance(one, ast.Name)}
+    return [
+        one.value
+        for around in code.file.above(key)
+        if isinstance(around, ast.For) and used & {t.id for t in walk(around.target) if isinstance(t, ast.Name)}
+        for one in walk(around.iter)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
+
+
+def _set_in_bulk(node: ast.Call, code: Code) -> Iterator[tuple[ast.AST, str]]:
+    """``vars(time).update(sleep=...)``, and ``setattr(time, name, ...)`` in a loop over names."""
+    names = code.file.names
+    func = (names.dotted(node.func) or "").removeprefix("builtins.")
+    owner = func.removesuffix(".update")
+    if owner != func and owner in _STDLIB:
+        keys = [keyword.arg for keyword in node.keywords if keyword.arg]
+        keys += [names.text(key) or "?" for arg in node.args if isinstance(arg, ast.Dict) for key in arg.keys]
+        yield from ((node, f"{owner}.{key}") for key in keys)
+    elif func in _SETTERS and len(node.args) > 1 and names.text(node.args[1]) is None:
+        owner = names.dotted(node.args[0]) or ""
+        yield from ((node, f"{owner}.{key}") for key in _loop_texts(code, node.args[1]) if owner in _STDLIB)
 
 
 def _is_module_item(target: ast.expr, code: Code) -> bool:

@@ -40,14 +40,19 @@ def _scope(names: Names, function: Function | None, new: list[ast.AST]) -> Scope
             texts += _texts_of(names, node, [node.left, *node.comparators])
         elif isinstance(node, ast.Call):
             texts += _texts_of(names, node, node.args)
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Set | ast.List | ast.Tuple):
+                texts += _texts_of(names, node, [node.func.value])
         elif isinstance(node, ast.Subscript):
             texts += _texts_of(names, node, [node.slice])
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
+            texts += _texts_of(names, node, [node.left, node.right])
     return Scope(function, new, dotted, texts)
 
 
 def _texts_of(names: Names, node: ast.AST, parts: list[ast.expr]) -> list[tuple[ast.AST, str]]:
     found = []
     for part in parts:
-        pieces = part.elts if isinstance(part, ast.Tuple | ast.List | ast.Set) else [part]
+        inner = part.args[0] if isinstance(part, ast.Call) and len(part.args) == 1 else part  # frozenset({...})
+        pieces = inner.elts if isinstance(inner, ast.Tuple | ast.List | ast.Set) else [part]
         found += [(node, text) for piece in pieces if (text := names.text(piece)) is not None]
     return found

@@ -6,6 +6,7 @@ command line, the calls that run commands, open files or fetch addresses are rea
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ _BEFORE = frozenset(
         "!",
     }
 )
+_INSTALLED = frozenset(sys.stdlib_module_names) | {"pytest", "_pytest", "pluggy", "numpy", "pip", "setuptools"}
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _OPERATORS = re.compile(r"&&|\|\||;;|;|\||&(?![>&])|\n|\(|\)")
 
@@ -59,6 +61,11 @@ class Command:
     def program(self) -> str:
         """The name of the program, without its folder."""
         return self.words[0].rsplit("/", 1)[-1] if self.words else ""
+
+    @property
+    def program_text(self) -> str:
+        """A Python program that it carries, empty for other commands."""
+        return _program_text(self)
 
     @property
     def text(self) -> str:
@@ -201,11 +208,11 @@ def python_commands(text: str) -> list[Command]:
     found: list[Command] = []
     for node in walk(tree):
         if isinstance(node, ast.Call) and len(found) < _MOST:
-            found += _as_commands(node, names)
+            found += _as_commands(node, names, text)
     return found
 
 
-def _as_commands(node: ast.Call, names: Names) -> list[Command]:
+def _as_commands(node: ast.Call, names: Names, whole: str) -> list[Command]:
     name = (names.dotted(node.func) or "").removeprefix("builtins.")
     first = node.args[0] if node.args else None
     text = names.text(first) or ""
@@ -218,7 +225,13 @@ def _as_commands(node: ast.Call, names: Names) -> list[Command]:
     if name in ("open", "io.open") and first is not None:
         mode = names.text(node.args[1]) if len(node.args) > 1 else "r"
         path = text or ast.unparse(first)
-        return [Command((), (path,)) if set(mode or "r") & set("wax+") else Command(("cat", path))]
+        return [Command((), (path,), document=whole) if set(mode or "r") & set("wax+") else Command(("cat", path))]
+    if name in ("os.kill", "os.killpg") and first is not None:
+        each = "/proc" in whole and not isinstance(first, ast.Constant) and "getpid" not in ast.unparse(first)
+        return [Command(("kill", "-1" if each else ast.unparse(first).replace("os.getppid()", "$PPID")))]
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("write_text", "write_bytes"):
+        module = _module_file(node.func.value, whole, names)
+        return [Command((), (module,))] if module is not None else _of_path(node, names)
     if name.endswith((".read_text()", ".read_bytes()")) or (isinstance(node.func, ast.Attribute) and text == ""):
         return _of_path(node, names)
     if (
@@ -232,9 +245,25 @@ def _as_commands(node: ast.Call, names: Names) -> list[Command]:
                 ("py_compile", *(names.text(one) or "?" for one in [*node.args, *(k.value for k in node.keywords)]))
             )
         ]
-    if name in ("os.kill", "os.killpg") and first is not None:
-        return [Command(("kill", ast.unparse(first).replace("os.getppid()", "$PPID")))]
     return [Command(("ls", text))] if name in ("os.listdir", "os.walk", "glob.glob", "os.scandir") and text else []
+
+
+def _module_file(owner: ast.expr, whole: str, names: Names) -> str | None:
+    """Where an imported module stands, for a path that is made of its ``__file__``: as if it were installed."""
+    given = [owner]
+    tree = parse(whole).tree if isinstance(owner, ast.Name) else None
+    for node in walk(tree) if tree is not None else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == getattr(owner, "id", ""):
+                given.append(value)
+    if len(given) > 2:
+        return None  # a name with two readings
+    for one in (inner for part in given for inner in walk(part)):
+        if isinstance(one, ast.Attribute) and one.attr in ("__file__", "__path__"):
+            module = names.dotted(one.value) or ""
+            if module.split(".")[0] in _INSTALLED:
+                return f"/usr/lib/python3/{module.replace('.', '/')}.py"
+    return None
 
 
 def _of_path(node: ast.Call, names: Names) -> list[Command]:
