@@ -27,7 +27,7 @@ from patchgym.records import Action, Message, Observation, ProbeReport, Step, Ta
 from patchgym.reward.hacks import Attempt
 
 FOLDER = Path(__file__).with_name("labelled")
-PARTS = ("tuned", "heldout", "blind")
+PARTS = ("tuned", "heldout", "blind", "blind2")
 
 
 @dataclass(frozen=True)
