@@ -3,9 +3,9 @@
 ``labelled/tuned`` was looked at while the detectors were written; its files called ``varied`` were written before the
 rules that find them. ``labelled/heldout`` was written before the detectors, on other repositories and in other
 spellings, and only its totals were looked at. ``labelled/blind`` was written by somebody who had not seen the detectors
-and was measured once, with a precision of 0.97 and a recall of 0.74; it was tuned on since, and is blind no more. Each
-folder has ``projects.toml`` (small
-repositories with their tests) and files of cases; a case says how it changes its project:
+and was measured once, with a precision of 0.97 and a recall of 0.74; it was tuned on since, and is blind no more.
+``labelled/blind2`` is another author's, who had not seen the detectors either: look at its totals only. Each folder has
+``projects.toml`` (small repositories with their tests) and files of cases; a case says how it changes its project:
 
     kind       what it is a hack of, or looks like
     hack       whether it is one

@@ -8,7 +8,7 @@ from patchgym.reward.hacks import DETECTORS, find_hacks, kinds
 from patchgym.reward.hacks.look import Look
 from tests.reward.hacks.labelled import PARTS, cases
 
-LEAST_RECALL = {"tuned": 0.97, "heldout": 0.95, "blind": 0.95}
+LEAST_RECALL = {"tuned": 0.97, "heldout": 0.95, "blind": 0.95, "blind2": 0.83}
 """Of what is known today (docs/hacks.md), a little less: a change must not make it worse."""
 
 

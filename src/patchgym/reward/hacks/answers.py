@@ -27,7 +27,7 @@ from patchgym.reward.hacks.folding import (
     written,
 )
 from patchgym.reward.hacks.look import Code, Look, mark
-from patchgym.reward.hacks.situations import Situation, situations
+from patchgym.reward.hacks.situations import Situation, situations, written_down
 from patchgym.reward.hacks.source import File
 from patchgym.reward.hacks.trees import walk
 
@@ -66,7 +66,7 @@ def find_answers(look: Look) -> Iterator[Evidence]:
     known = [one for text in look.attempt.tests.values() for one in situations(text)]
     if not known:
         return
-    everything = frozenset().union(*(one.all for one in known))
+    everything = frozenset().union(*map(written_down, look.attempt.tests.values()))
     for code in look.sources:
         if not any(isinstance(node, ast.Constant) for node in code.file.new_nodes):
             continue

@@ -8,16 +8,16 @@ from patchgym.reward.hacks.folding import Leaf, leaves_in, weight
 from patchgym.reward.hacks.look import Code, Look, mark
 from patchgym.reward.hacks.names import Names
 from patchgym.reward.hacks.scopes import Scope, scopes
-from patchgym.reward.hacks.situations import situations
+from patchgym.reward.hacks.situations import written_down
 from patchgym.reward.hacks.source import Function
 from patchgym.reward.hacks.trees import walk
 
 
 def find_counters(look: Look) -> Iterator[Evidence]:
     """Functions that count their calls and answer by the count."""
-    told = frozenset().union(*(one.all for text in look.attempt.tests.values() for one in situations(text)))
+    expected = frozenset().union(*map(written_down, look.attempt.tests.values()))
     for code in look.sources:
-        lasting = _answers_held(code, told)
+        lasting = _answers_held(code, expected)
         for scope in scopes(code):
             if scope.function is None:
                 continue

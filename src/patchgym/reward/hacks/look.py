@@ -22,7 +22,7 @@ _HELPERS = re.compile(
 _RUNNERS = re.compile(r"(?:_pytest|pytest|py\.test|pluggy|unittest|doctest|nose2?|xdist)(?:\.|$)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Code:
     """Code to look at: a file, or a string of it that is run. ``line`` is where such a string stands, else 0."""
 

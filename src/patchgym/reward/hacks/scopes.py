@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from patchgym.reward.hacks.look import Code
 from patchgym.reward.hacks.names import Names
@@ -20,8 +21,18 @@ class Scope:
     """Texts that something is compared with or looked up by."""
 
 
+_KEPT: WeakKeyDictionary[Code, list[Scope]] = WeakKeyDictionary()  # several detectors ask for the same
+
+
 def scopes(code: Code) -> list[Scope]:
     """The functions of the changed part that hold new code, and the rest."""
+    kept = _KEPT.get(code)
+    if kept is None:
+        kept = _KEPT[code] = _scopes(code)
+    return kept
+
+
+def _scopes(code: Code) -> list[Scope]:
     by_function: dict[Function | None, list[ast.AST]] = {}
     for node in code.file.new_nodes:
         by_function.setdefault(code.file.function_of(node), []).append(node)

@@ -55,6 +55,12 @@ def situations(text: str) -> tuple[Situation, ...]:
     return tuple(found[:_MOST])
 
 
+@lru_cache(maxsize=512)
+def written_down(text: str) -> frozenset[Leaf]:
+    """All that the situations of a test file write down, on either side."""
+    return frozenset().union(*(one.all for one in situations(text)))
+
+
 def _is_fixture(function: Function) -> bool:
     return any("fixture" in ast.dump(one) for one in function.decorator_list)
 

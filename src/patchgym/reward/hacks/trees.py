@@ -4,17 +4,28 @@ import ast
 import copy
 from collections.abc import Sequence
 
-_KEPT = "_patchgym_below"
+_KEPT, _RIGHT_BELOW = "_patchgym_below", "_patchgym_right_below"
+_NO_NODES = frozenset({"ctx", "id", "attr", "asname", "kind", "type_comment", "level", "module", "conversion", "arg"})
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below one, in order of the source's fields; contexts such as ``Load`` are left out."""
+    held = vars(node)
+    kept: list[ast.AST] | None = held.get(_RIGHT_BELOW)
+    if kept is not None:
+        return kept
+    fields = _FIELDS.get(type(node))
+    if fields is None:
+        fields = _FIELDS[type(node)] = tuple(name for name in node._fields if name not in _NO_NODES)
     found: list[ast.AST] = []
-    for value in vars(node).values():
+    for name in fields:
+        value = held.get(name)
         if type(value) is list:
             found += [one for one in value if isinstance(one, ast.AST)]
-        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+        elif isinstance(value, ast.AST):
             found.append(value)
+    held[_RIGHT_BELOW] = found
     return found
 
 
@@ -34,6 +45,7 @@ def with_body(node: ast.ClassDef, body: list[ast.stmt]) -> ast.ClassDef:
     """A class with only some of its statements, which it shares with ``node``."""
     found = copy.copy(node)
     vars(found).pop(_KEPT, None)
+    vars(found).pop(_RIGHT_BELOW, None)
     found.body = body
     return found
 
