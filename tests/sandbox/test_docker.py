@@ -226,9 +226,9 @@ def test_an_engine_that_misses_the_end_of_a_command_does_not_lose_the_sandbox(
     async def go() -> tuple[ExecResult, ExecResult]:
         sandbox = await made.create(SandboxSpec(tree=tree))
         try:
-            monkeypatch.setattr("patchgym.sandbox.docker.sandbox._PATIENCE_S", 0.4)
+            monkeypatch.setattr("patchgym.sandbox.docker.sandbox._PATIENCE_S", 3.0)
             monkeypatch.setattr(Container, "state", lambda container, name: (None, True))
-            lost = await sandbox.exec(["sh", "-c", "sleep 100"], timeout_s=0.5)
+            lost = await sandbox.exec(["sh", "-c", "sleep 100"], timeout_s=2.0)
             monkeypatch.setattr(Container, "state", told)
             return lost, await sandbox.exec(["sh", "-c", "echo here"])
         finally:

@@ -221,9 +221,9 @@ class DockerSandbox(LayeredSandbox):
                 step.kill(Ending.TIMED_OUT)
             if step.unwanted.is_set():
                 living = await self._in_worker(lambda: container.end_others(self._left))
-                if not living and patience < _PATIENCE_S / 2:
+                if begun and not living and patience < _PATIENCE_S / 2:
                     # Nothing is left of it, and the engine does not notice: it misses ends when many come at once.
-                    code, begun = _KILLED, True
+                    code = _KILLED
                     break
                 patience -= _FIRST_LOOK_S
                 pause = _FIRST_LOOK_S
