@@ -2,9 +2,12 @@
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,16 +18,16 @@ from hypothesis import strategies as st
 
 from patchgym.errors import ConfigError, DataError, UsageError
 from patchgym.records import Trajectory
-from patchgym.train import PolicyGradientSettings, RowSet, SftSettings, TokenRow, UpdateReport, grpo, sft
+from patchgym.train import PolicyGradientSettings, RowSet, SftSettings, StepReport, TokenRow, UpdateReport, grpo, sft
 from patchgym.train.loading import load_adapted
 from patchgym.train.reasons import Reason
 from patchgym.train.replay import replay
-from patchgym.train.report import Mismatch
+from patchgym.train.report import Mismatch, OnReport
 from patchgym.train.rowfile import read_rows, rows_bytes, rows_hash
-from patchgym.train.state import read_steps
+from patchgym.train.state import read_steps, restore, write_state
 from patchgym.train.trainer import make_optimizer
 from tests.records_for_tests import make_report, make_step, make_trajectory
-from tests.train.tiny import RL, published, rewarded
+from tests.train.tiny import BAD, GOOD, PROMPT, RL, SEEN, graded, load, published, sampled_steps
 
 pytestmark = pytest.mark.train
 
@@ -36,14 +39,14 @@ import os, signal, sys
 from pathlib import Path
 from patchgym.records import Trajectory
 from patchgym.train import PolicyGradientSettings, grpo
-place, start, cache, at, number = sys.argv[1:]
+place, start, cache, at = sys.argv[1:]
 seen = 0
 def on_report(step, report):
     global seen
     seen = step
 def on_step(done, total, figures):
     if seen == int(at):
-        os.kill(os.getpid(), int(number))
+        os.kill(os.getpid(), signal.SIGKILL)
 lines = Path(place, "trajectories.jsonl").read_bytes().splitlines()
 settings = PolicyGradientSettings.model_validate_json(Path(place, "settings.json").read_text())
 grpo(
@@ -60,10 +63,31 @@ grpo(
 """
 
 
-@pytest.fixture
-def groups(pair: list[Trajectory]) -> list[Trajectory]:
+@pytest.fixture(scope="module")
+def groups(model_dir: Path, cache: Path) -> list[Trajectory]:
     """Four groups of two."""
-    return [rewarded(one, group_id=f"{group}", id=f"{group}.{at}") for group in "abcd" for at, one in enumerate(pair)]
+    model = load(model_dir, cache)
+    return [
+        graded(sampled_steps(model, [(PROMPT, answer), (SEEN, answer)]), reward, at, group)
+        for group in "abcd"
+        for at, (answer, reward) in enumerate(((GOOD, 1.0), (BAD, 0.0)))
+    ]
+
+
+@pytest.fixture(scope="module")
+def killed_once(
+    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Where an update was killed in the middle of its fourth step."""
+    place = tmp_path_factory.mktemp("killed") / "cut"
+    assert killed(place, groups, model_dir, cache).returncode == -signal.SIGKILL
+    return place
+
+
+@pytest.fixture
+def cut(killed_once: Path, tmp_path: Path) -> Path:
+    """A copy of that for one test."""
+    return shutil.copytree(killed_once, tmp_path / "cut")
 
 
 def made(
@@ -72,6 +96,7 @@ def made(
     start: Path,
     cache: Path,
     settings: PolicyGradientSettings = SETTINGS,
+    on_report: OnReport | None = None,
 ) -> UpdateReport:
     """An update with its state in ``place``."""
     return grpo(
@@ -81,6 +106,7 @@ def made(
         settings=settings,
         trained_on={},
         cache=cache,
+        on_report=on_report,
         state=place / "updates" / "grpo",
     )
 
@@ -90,77 +116,75 @@ def weights(place: Path, report: UpdateReport) -> bytes:
 
 
 def killed(
-    place: Path,
-    trajectories: Sequence[Trajectory],
-    start: Path,
-    cache: Path,
-    *,
-    at: int = 3,
-    number: int = signal.SIGKILL,
-    settings: PolicyGradientSettings = SETTINGS,
-    before: Sequence[str] = (),
+    place: Path, trajectories: Sequence[Trajectory], start: Path, cache: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """An update in a process of its own that gets a signal in the middle of the step after ``at``."""
+    """An update in a process of its own that is killed in the middle of its fourth step."""
     place.mkdir()
     (place / "trajectories.jsonl").write_text("".join(f"{one.to_line()}\n" for one in trajectories))
-    (place / "settings.json").write_text(settings.model_dump_json())
-    command = [*before, sys.executable, "-c", _SCRIPT, str(place), str(start), str(cache), str(at), str(int(number))]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+    (place / "settings.json").write_text(SETTINGS.model_dump_json())
+    return script(place, start, cache)
+
+
+def script(place: Path, start: Path, cache: Path, before: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", before + _SCRIPT, str(place), str(start), str(cache), "3"]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=240)
 
 
 def states(place: Path) -> list[str]:
     return sorted(one.name for one in (place / "updates" / "grpo").glob("*step-*"))
 
 
-@pytest.mark.parametrize("save_every", [1, 2])
 def test_an_update_killed_in_the_middle_of_a_step_ends_in_the_same_bytes(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path, save_every: int
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
     whole = made(tmp_path / "whole", groups, model_dir, cache)
     assert len(whole.steps) == STEPS
-    settings = SETTINGS.model_copy(update={"save_every": save_every})
-    assert killed(tmp_path / "cut", groups, model_dir, cache, settings=settings).returncode == -signal.SIGKILL
-    assert states(tmp_path / "cut") == (["step-2", "step-3"] if save_every == 1 else ["step-2"])
-    assert not (tmp_path / "cut" / "checkpoints").exists()
+    assert states(cut) == ["step-2", "step-3"]
+    assert not (cut / "checkpoints").exists()
     done: list[int] = []
-    again = grpo(
-        groups,
-        start=str(model_dir),
-        out=tmp_path / "cut" / "checkpoints",
-        settings=settings,
-        trained_on={},
-        cache=cache,
-        on_report=lambda number, report: done.append(number),
-        state=tmp_path / "cut" / "updates" / "grpo",
-    )
-    assert done == list(range(4 if save_every == 1 else 3, STEPS + 1))
+    again = made(cut, groups, model_dir, cache, on_report=lambda number, report: done.append(number))
+    assert done == list(range(4, STEPS + 1))
     assert again.version == whole.version
-    assert weights(tmp_path / "cut", again) == weights(tmp_path / "whole", whole)
+    assert weights(cut, again) == weights(tmp_path / "whole", whole)
     told = [[step.model_dump(exclude={"seconds"}) for step in report.steps] for report in (whole, again)]
     assert told[0] == told[1]
     assert again.sampler_gap == whole.sampler_gap
 
 
-def test_a_state_that_is_damaged_is_passed_over_for_the_one_before(
+def test_an_update_interrupted_between_two_states_goes_on_from_the_earlier_one(
     groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    whole = made(tmp_path / "whole", groups, model_dir, cache)
-    killed(tmp_path / "cut", groups, model_dir, cache)
-    tensors = tmp_path / "cut" / "updates" / "grpo" / "step-3" / "state.safetensors"
+    rare = SETTINGS.model_copy(update={"save_every": 2})
+
+    def interrupt(number: int, report: StepReport) -> None:
+        if number == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made(tmp_path / "cut", groups, model_dir, cache, rare, interrupt)
+    assert states(tmp_path / "cut") == ["step-2", "step-4"]
+    again = made(tmp_path / "cut", groups, model_dir, cache, rare)
+    assert again.version == made(tmp_path / "whole", groups, model_dir, cache).version
+
+
+def test_a_state_that_is_damaged_is_passed_over_for_the_one_before(
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    tensors = cut / "updates" / "grpo" / "step-3" / "state.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-1] + b"?")
-    assert made(tmp_path / "cut", groups, model_dir, cache).version == whole.version
+    whole = made(tmp_path / "whole", groups, model_dir, cache)
+    assert made(cut, groups, model_dir, cache).version == whole.version
 
 
 def test_what_a_kill_left_half_written_is_removed(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path
 ) -> None:
-    killed(tmp_path / "cut", groups, model_dir, cache)
-    folder = tmp_path / "cut" / "updates" / "grpo"
+    folder = cut / "updates" / "grpo"
     (folder / ".step-4-abc").mkdir()
     with (folder / "steps.jsonl").open("a") as file:
         file.write('{"step": 4, "rep')
-    made(tmp_path / "cut", groups, model_dir, cache)
-    assert states(tmp_path / "cut") == []
+    made(cut, groups, model_dir, cache)
+    assert states(cut) == []
     assert [line.step for line in read_steps(folder)] == list(range(1, STEPS + 1))
 
 
@@ -179,67 +203,55 @@ def test_once_it_is_published_its_states_go_and_what_replay_needs_stays(
     [({"learning_rate": 2e-3}, "settings.learning_rate"), ({"passes": 3}, "settings.passes")],
 )
 def test_a_state_of_other_settings_is_refused_by_the_key(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path, changes: dict[str, object], key: str
+    groups: list[Trajectory],
+    cut: Path,
+    model_dir: Path,
+    cache: Path,
+    tmp_path: Path,
+    changes: dict[str, object],
+    key: str,
 ) -> None:
-    killed(tmp_path / "cut", groups, model_dir, cache)
     with pytest.raises(ConfigError, match=key):
-        made(tmp_path / "cut", groups, model_dir, cache, SETTINGS.model_copy(update=changes))
-    assert states(tmp_path / "cut") == ["step-2", "step-3"]
+        made(cut, groups, model_dir, cache, SETTINGS.model_copy(update=changes))
+    assert states(cut) == ["step-2", "step-3"]
 
 
 def test_a_state_of_other_rows_is_refused(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    killed(tmp_path / "cut", groups, model_dir, cache)
     with pytest.raises(ConfigError, match=r"These differ: rows\."):
-        made(tmp_path / "cut", groups[:-2], model_dir, cache)
+        made(cut, groups[:-2], model_dir, cache)
 
 
 def test_a_state_of_another_version_of_the_model_is_refused(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    killed(tmp_path / "cut", groups, model_dir, cache)
     other = made(tmp_path / "other", groups, model_dir, cache)
     with pytest.raises(ConfigError, match=r"parent"):
-        made(tmp_path / "cut", groups, published(tmp_path / "other" / "checkpoints", other), cache)
+        made(cut, groups, published(tmp_path / "other" / "checkpoints", other), cache)
 
 
 def test_a_state_of_other_code_is_refused(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    killed(tmp_path / "cut", groups, model_dir, cache)
-    file = tmp_path / "cut" / "updates" / "grpo" / "update.json"
+    file = cut / "updates" / "grpo" / "update.json"
     told = json.loads(file.read_text())
     told["versions"]["code"] = "0" * 16
     file.write_text(json.dumps(told))
     with pytest.raises(ConfigError, match=r"versions\.code"):
-        made(tmp_path / "cut", groups, model_dir, cache)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_of_a_step_leaves_the_last_state(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path, number: int
-) -> None:
-    assert killed(tmp_path / "cut", groups, model_dir, cache, number=number).returncode == -number
-    assert states(tmp_path / "cut") == ["step-2", "step-3"]
+        made(cut, groups, model_dir, cache)
 
 
 def test_a_disk_that_fills_up_leaves_the_last_good_state(
-    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+    groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    place = tmp_path / "cut"
-    limit = "import resource, signal; resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))\n"
-    big = SETTINGS.model_copy(update={"lora_rank": 4})
-    killed(place, groups, model_dir, cache, at=2, settings=big)
-    assert states(place) == ["step-1", "step-2"]
-    size = (place / "updates" / "grpo" / "step-2" / "state.safetensors").stat().st_size
-    script = limit.replace("LIMIT", str(size // 2)) + _SCRIPT
-    command = [sys.executable, "-c", script, str(place), str(model_dir), str(cache), "99", "9"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+    half = (cut / "updates" / "grpo" / "step-2" / "state.safetensors").stat().st_size // 2
+    limit = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({half}, {half}))\n"
+    done = script(cut, model_dir, cache, limit)
     assert "StorageError" in done.stderr
-    assert "step-3" in done.stderr
-    assert states(place) == ["step-1", "step-2"]
-    assert made(place, groups, model_dir, cache).version == made(tmp_path / "w", groups, model_dir, cache).version
+    assert "step-4" in done.stderr
+    assert states(cut) == ["step-2", "step-3"]
+    assert made(cut, groups, model_dir, cache).version == made(tmp_path / "w", groups, model_dir, cache).version
 
 
 def test_two_processes_cannot_make_one_update(
@@ -343,15 +355,11 @@ def test_a_run_that_was_moved_is_replayed_from_its_own_checkpoints(
 
 
 def test_random_states_come_back_with_the_weights(model_dir: Path, cache: Path, tmp_path: Path) -> None:
-    import random
-
-    from patchgym.train.state import _load_state, _write_state
-
     model = load_adapted(str(model_dir), RL, cache)
     optimizer = make_optimizer(model, RL)
-    _write_state(tmp_path, 1, model, optimizer)
+    write_state(tmp_path, 1, model, optimizer)
     wanted = random.random(), torch.rand(3).tolist()
-    _load_state(tmp_path / "step-1", model, optimizer)
+    assert restore(tmp_path, 1, model, optimizer) == 1
     assert (random.random(), torch.rand(3).tolist()) == wanted
 
 
@@ -385,8 +393,6 @@ def _rows(draw: st.DrawFn) -> TokenRow:
 def test_rows_come_back_from_disk_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, rows: list[TokenRow], counts: dict[Reason, int]
 ) -> None:
-    from collections import Counter
-
     wrong = Mismatch(trajectory="t", turn=None, reason=Reason.BAD_MASK, why="because")
     whole = RowSet(tuple(rows), Counter(counts), 3, 1, (wrong,), ("g",))
     path = tmp_path_factory.mktemp("rows") / "rows.safetensors"

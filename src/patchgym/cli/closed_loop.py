@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from patchgym.cli.console import number, say, stage
+from patchgym.cli.console import say
 from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.updating import describe, watched_update
 from patchgym.cli.workshop import collect
 from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
 from patchgym.errors import DataError
@@ -161,12 +162,7 @@ class ClosedLoop:
         report = self._kept_update(name)
         if report is None:
             asyncio.run(self._source.rest())
-            with stage(f"Update: {name}") as shown:
-
-                def on_step(done: int, total: int, metrics: dict[str, float]) -> None:
-                    loss = f", loss {metrics['loss']:.3f}" if "loss" in metrics else ""
-                    shown.update(done, total, f"{done} of {total} tokens{loss}")
-
+            with watched_update(f"Update: {name}") as on_step:
                 report = make(self._current, checkpoints, on_step)
             self._run.log_metrics(Update(name=name, report=report).model_dump(mode="json"))
             say(f"    {describe(report)}")
@@ -188,18 +184,6 @@ class ClosedLoop:
                 )
             return report
         return None
-
-
-def describe(report: UpdateReport) -> str:
-    """An update in one line: what moved, or why nothing did."""
-    if report.gradient == "zero":
-        return f"The gradient is zero: {report.why}"
-    norms = [step.gradient_norm for step in report.steps]
-    early = f"; {report.stopped_early}" if report.stopped_early else ""
-    return (
-        f"The gradient is not zero (norm {number(norms[0], 3)} to {number(norms[-1], 3)}): {report.rows_used} rows, "
-        f"{report.trained_tokens} trained tokens, {len(report.steps)} steps, now {report.version}{early}"
-    )
 
 
 def _facts(name: str, report: UpdateReport) -> UpdateFacts:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
-from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport, describe
+from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport
 from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.eval import show_eval
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.tasks.build import build_watched
+from patchgym.cli.updating import describe
 from patchgym.cli.workshop import check_sandbox, make_manifest, opened_run, sandbox_options, sandboxes
 from patchgym.config import load_recipe
 from patchgym.content import cache_root

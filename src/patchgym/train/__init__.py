@@ -13,6 +13,7 @@ was sampled. Importing this package does not import torch; calling them does.
 from patchgym.train.reasons import Reason
 from patchgym.train.report import (
     Mismatch,
+    OnReport,
     OnStep,
     PolicyGradientSettings,
     SamplerGap,
@@ -27,6 +28,7 @@ from patchgym.train.update import grpo, sft
 
 __all__ = [
     "Mismatch",
+    "OnReport",
     "OnStep",
     "PolicyGradientSettings",
     "Reason",

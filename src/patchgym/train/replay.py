@@ -45,9 +45,9 @@ class Difference(Record):
 class Replayed(Record):
     """A step that was made again, from the state after step ``from_step`` (0: the version that the update started
     from). ``exact``: every figure and every bit of the weights is as it was. ``rounding``: no figure, and no
-    parameter's norm, is off by more than ``ROUNDING`` of itself; ``largest`` says how far the farthest is (None: not by a number).
-    ``parameter`` is the first one whose values differ, None where none does or where nobody wrote them down;
-    ``weights`` says whether they were. ``versions`` names what else is here than was there."""
+    parameter's norm, is off by more than ``ROUNDING`` of itself; ``largest`` says how far the farthest is (None: one of
+    them is no number). ``parameter`` is the first one whose values differ, None where none does or where nobody wrote
+    them down; ``weights`` says whether they were. ``versions`` names what else is here than was there."""
 
     step: int
     from_step: int

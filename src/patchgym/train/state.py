@@ -20,7 +20,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -167,7 +167,8 @@ class UpdateState:
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = lock_folder(path)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, lock)
                 if (path / _IDENTITY).is_file():
                     _must_be_the_same(path, read_identity(path), identity)
                 else:
@@ -176,10 +177,17 @@ class UpdateState:
                 for half in path.glob(".step-*"):
                     shutil.rmtree(half)
                 cut_torn_line(path / _STEPS)
-            except BaseException:
-                os.close(lock)
-                raise
+                undo.pop_all()
         return cls(path, lock, settings)
+
+    def done(self) -> UpdateReport | None:
+        """The report of the update, if it is done.
+
+        Raises:
+            DataError: it is damaged.
+        """
+        file = self.path / _REPORT
+        return UpdateReport.from_line(file.read_bytes(), where=str(file)) if file.is_file() else None
 
     def resume(self, model: AdaptedModel, optimizer: torch.optim.Optimizer) -> Reached:
         """Take up the last state that is whole, if there is one: weights, optimizer and random states are then as they
@@ -212,7 +220,7 @@ class UpdateState:
         line = StepLine(step=step, report=report, gap=gap, weights=weight_figures(model) if saved else None)
         append_line(self.path / _STEPS, line.to_line())
         if saved:
-            _write_state(self.path, step, model, optimizer)
+            write_state(self.path, step, model, optimizer)
             for _, folder in _states(self.path)[:-_KEPT] if not self._settings.keep_states else ():
                 shutil.rmtree(folder)
 
@@ -280,7 +288,12 @@ def restore(path: Path, last: int, model: AdaptedModel, optimizer: torch.optim.O
     return 0
 
 
-def _write_state(path: Path, step: int, model: AdaptedModel, optimizer: torch.optim.Optimizer) -> None:
+def write_state(path: Path, step: int, model: AdaptedModel, optimizer: torch.optim.Optimizer) -> None:
+    """Write the state after step ``step`` into an update's folder, whole or not at all.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
     tensors = {f"weights/{name}": part.detach() for name, part in trainable(model).items()}
     state = optimizer.state_dict()
     told: dict[str, Any] = {"groups": state["param_groups"], "numbers": {}, "python": random.getstate()}

@@ -71,12 +71,15 @@ def train(
 ) -> UpdateReport:
     """Make one update and publish it under ``out``. Where no gradient was there, nothing moves or is published.
     ``trained_on`` goes on record with it. With a ``state`` every step is written down, and an update that was begun
-    there goes on from its last one.
+    there goes on from its last one; one that is done is not made again.
 
     Raises:
         DivergenceError: a loss or a gradient is not finite; nothing is published.
         StorageError: a state or the checkpoint could not be written; earlier ones stay.
     """
+    known = state.done() if state else None
+    if known is not None and (known.version is None or (out / known.version).is_dir()):
+        return known
     ready = make_ready(rows, model, objective, settings)
     plan, optimizer = ready.plan, make_optimizer(model, settings)
     reached = state.resume(model, optimizer) if state else Reached([], 0.0)

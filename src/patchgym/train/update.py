@@ -91,8 +91,8 @@ def grpo(
 
     ``trajectories`` are graded and carry the ids and log-probabilities of their sampling. ``trees`` and ``key_files``
     are as for ``groups.policy_gradient_rows``. ``start``, ``out``, ``trained_on`` and ``state`` are as for ``sft``, and
-    so are the errors; a ConfigError also where the baseline is ``value`` and the model has no value head. Where nothing can be
-    learned (no group with variance, say) nothing is published and the report says why.
+    so are the errors; a ConfigError also where the baseline is ``value`` and the model has no value head. Where nothing
+    can be learned (no group with variance, say) nothing is published and the report says why.
     """
     with _train_extra():
         from patchgym.train.groups import policy_gradient_rows
