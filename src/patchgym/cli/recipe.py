@@ -28,9 +28,10 @@ class LoopRecipe(Settings):
 
     ``rounds`` rounds of reinforcement learning take ``tasks_per_round`` training tasks each (turn by turn through the
     set, smallest solution first) with ``samples`` samples of each; with ``search`` a sample is a search tree. A group
-    whose rewards do not differ gets up to ``resample`` samples more. ``train_on_benchmarks`` lets it train on tasks that
-    come from a benchmark, which are held out otherwise; the run's manifest records it. ``base_url`` is where the server
-    of a policy ``vllm:MODEL`` is, and ``start`` the model on this machine that is trained for it, if MODEL is no path.
+    whose rewards do not differ gets ``resample`` samples more, once. ``train_on_benchmarks`` lets it train on tasks
+    that come from a benchmark, which are held out otherwise; the run's manifest records it. ``base_url`` is where the
+    server of a policy ``vllm:MODEL`` is, and ``start`` the model on this machine that is trained for it, if MODEL is no
+    path.
     """
 
     seed: int = 0

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -112,8 +113,9 @@ def identity_of(
     )
 
 
+@cache
 def versions_here() -> dict[str, str]:
-    """The versions that decide an update's numbers."""
+    """The versions that decide an update's numbers, as this process began with them."""
     found = {}
     for name in _PACKAGES:
         try:
