@@ -7,7 +7,8 @@
     trajectories -> groups.policy_gradient_rows -> objectives.PolicyGradient /
 
 ``sft`` and ``grpo`` are the whole way; ``algorithms`` says what ``grpo`` can be. ``integrity`` holds rows against what
-was sampled. ``state`` keeps an update on disk while it is made, and ``replay`` makes a step of it again. Importing this package does not import torch; calling them does.
+was sampled. ``state`` keeps an update on disk while it is made, and ``replay`` makes a step of it again. Importing this
+package does not import torch; calling them does.
 """
 
 from patchgym.train.reasons import Reason

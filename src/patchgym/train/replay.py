@@ -158,5 +158,5 @@ def _relative(old: float | int | None, new: float | int | None) -> float | None:
     say, has no digits to compare."""
     if old is None or new is None:
         return None
-    off = max(0.0, abs(old - new) - _NOTHING)
-    return off / max(abs(old), abs(new)) if off else 0.0
+    off = abs(old - new)
+    return off / max(abs(old), abs(new)) if off > _NOTHING else 0.0
