@@ -306,7 +306,7 @@ def write_state(path: Path, step: int, model: AdaptedModel, optimizer: torch.opt
             else:
                 told["numbers"][f"{place}/{key}"] = value
     tensors["random/cpu"] = torch.get_rng_state()
-    for device in range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ():
+    for device in sorted({part.device.index for part in trainable(model).values() if part.is_cuda}):
         tensors[f"random/cuda/{device}"] = torch.cuda.get_rng_state(device)
     target = path / f"step-{step}"
     with disk_errors(target), _os_errors():
