@@ -148,8 +148,13 @@ class ClosedLoop:
             return found
         more = Phase(phase.name, tasks, phase.samples + recipe.resample)
         found = self._collect(f"{title}, {len(tasks)} flat groups again", more, self._source)
-        row: dict[str, JsonValue] = {"kind": "resample", "name": phase.name, "groups": sorted(flat)}
-        row |= {"samples": recipe.resample, "still_flat": sorted(flat & flat_groups(found, recipe.grpo))}
+        row: dict[str, JsonValue] = {
+            "kind": "resample",
+            "name": phase.name,
+            "groups": [*sorted(flat)],
+            "samples": recipe.resample,
+            "still_flat": [*sorted(flat & flat_groups(found, recipe.grpo))],
+        }
         if row not in self._run.metrics():
             self._run.log_metrics(row)
         return found
