@@ -7,8 +7,9 @@ database here, unless ``$WANDB_MODE`` or ``$TRACKIO_SPACE_ID`` say otherwise.
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def check_loggers(names: Sequence[str]) -> None:
 @contextmanager
 def logging_to(names: Sequence[str], folder: Path, run: str, config: Mapping[str, JsonValue]) -> Iterator[OnReport]:
     """What hands every step to the loggers of these names; their files lie in ``folder``, but for trackio's."""
-    opened = [_OPEN[name](folder, run, config) for name in dict.fromkeys(names)]
+    with redirect_stdout(sys.stderr):  # some greet on standard output, where results go
+        opened = [_OPEN[name](folder, run, config) for name in dict.fromkeys(names)]
 
     def on_report(step: int, report: StepReport) -> None:
         for log, _ in opened:
@@ -48,8 +50,9 @@ def logging_to(names: Sequence[str], folder: Path, run: str, config: Mapping[str
     try:
         yield on_report
     finally:
-        for _, close in opened:
-            close()
+        with redirect_stdout(sys.stderr):
+            for _, close in opened:
+                close()
 
 
 def figures(report: StepReport) -> dict[str, float]:
