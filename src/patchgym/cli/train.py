@@ -143,7 +143,8 @@ def _told(material: "Material") -> str:
 
     counts = count_run(material.trajectories)
     steps = f"{counts.steps / counts.trajectories:.1f} steps each" if counts.trajectories else "no steps"
-    invalid = f", {1 - counts.valid_action_rate:.1%} of actions unreadable" if counts.valid_action_rate else ""
+    valid = counts.valid_action_rate
+    invalid = f", {1 - valid:.1%} of actions unreadable" if valid is not None else ""
     mean = f", mean reward {counts.mean_reward:.3f}" if counts.mean_reward is not None else ""
     refused = ", ".join(f"{count} {reason}" for reason, count in sorted(material.refused.items()))
     return f"{counts.trajectories} trajectories of {counts.tasks} tasks, {steps}{invalid}{mean}" + (

@@ -96,7 +96,7 @@ def train(
         gap = gap or (step_gap if objective.algorithm != "sft" else None)
         progress.figures = {"step": float(number), "loss": report.loss, "gradient_norm": report.gradient_norm}
         if state:
-            state.keep(number, len(plan), report, gap, model, optimizer)
+            state.keep(number, len(plan), report, gap if number == 1 else None, model, optimizer)
         if on_report:
             on_report(number, report)
     moved = any(step.gradient_norm > 0 for step in steps)
