@@ -9,7 +9,8 @@ is its fastest. Loss and gradients of the first step must agree: to 1e-5 of the 
 - ``tree``: the leaves of a binary tree of depth 6, as a tree search leaves them. Claim: at least 4 times.
 - ``apart``: rows of different lengths that share nothing. Claim: at least as many.
 
-Peak memory is the high-water mark of the process over what it held before its first step; claim: at most TRL's.
+Seconds are those of a clock; beside them stands the work of all threads (``cpu_seconds``), which a busy machine changes
+less. Peak memory is the high-water mark of the process over what it held before its first step; claim: at most TRL's.
 The floor is the least arithmetic: each different id once through the body, each different place once through the head,
 forward and back to activations, at the speed of this machine's matrix product.
 
@@ -202,7 +203,8 @@ def _laid_out(rows: Sequence[TokenRow]) -> dict[str, Tensor]:
 
 
 def measured(options: argparse.Namespace) -> dict[str, object]:
-    """What one process of one side says of one case: seconds of each step but the first, its memory, its loss."""
+    """What one process of one side says of one case: seconds of its steps (but the first, if there are more), its
+    memory, its loss."""
     settings = PolicyGradientSettings(
         micro_batch_tokens=options.chunk, max_row_tokens=LONGEST, recompute=options.recompute, lora_rank=16
     )
@@ -220,9 +222,9 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
             side = Theirs(model, rows, options.folder / "out", options.recompute)
     parameters = [part for part in model.peft_model.parameters() if part.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.0)
-    held, seconds, losses = _held(), list[float](), list[float]()
+    held, seconds, cpu, losses = _held(), list[float](), list[float](), list[float]()
     for step in range(options.repeats + 1):
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         losses.append(side.gradients())
         if step == 0 and options.gradients:
             found = {str(at): part.grad for at, part in enumerate(parameters) if part.grad is not None}
@@ -231,9 +233,11 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - worked)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "seconds": seconds[1:] or seconds,
+        "cpu_seconds": cpu[1:] or cpu,
         "loss": losses[0],
         "trained": sum(row.trained for row in rows),
         "row_ids": sum(len(row.ids) for row in rows),
@@ -267,12 +271,19 @@ def floor_seconds(shape: str, read: int, places: int) -> float:
 def ask(python: str, folder: Path, side: str, case: str, options: argparse.Namespace, **more: object) -> dict[str, Any]:
     """One process of one side. Both are asked with one step at a time, so that a busy moment strikes both alike."""
     told = {"side": side, "case": case, "folder": folder, "model": folder / "model", "size": options.size}
-    told |= {"repeats": 1, "chunk": options.chunk, **more}
+    told |= {"repeats": 0, "chunk": options.chunk, **more}
     command = [python, __file__]
     for name, value in told.items():
         command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    quietly = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=quietly, text=True)
+    # Threads that wait must not count as work, and must not keep others from a core.
+    quietly = {
+        **os.environ,
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "HF_HUB_OFFLINE": "1",
+        "TQDM_DISABLE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    done = subprocess.run(command, check=True, capture_output=True, env=quietly, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -287,7 +298,7 @@ def compared(case: str, peer: str | None, folder: Path, options: argparse.Namesp
                 sides[side].append(ask(python, folder, side, case, options, **extra))
     ours = sides["ours"][0]
     trained, read, places = ours["trained"], ours["read"], ours["places"]
-    taken = {side: [second for one in found for second in one["seconds"]] for side, found in sides.items() if found}
+    taken, worked = ({side: _all(found, name) for side, found in sides.items() if found} for name in _CLOCKS)
     middle = {side: statistics.median(seconds) for side, seconds in taken.items()}
     floor = floor_seconds(options.shape, read, places)
     report: dict[str, object] = {
@@ -296,7 +307,8 @@ def compared(case: str, peer: str | None, folder: Path, options: argparse.Namesp
         "passes": ours["passes"],
         "trained_tokens": trained,
         "trained_tokens_a_second": {side: round(trained / second, 1) for side, second in middle.items()},
-        "seconds": {side: [round(second, 2) for second in seconds] for side, seconds in taken.items()},
+        "seconds": taken,
+        "cpu_seconds": worked,
         "floor_seconds": round(floor, 2),
         "ours_over_floor": round(middle["ours"] / floor, 2),
         "peak_mb": {side: max(one["peak_mb"] for one in found) for side, found in sides.items() if found},
@@ -304,9 +316,17 @@ def compared(case: str, peer: str | None, folder: Path, options: argparse.Namesp
     }
     if peer:
         report["ratio"] = round(middle["theirs"] / middle["ours"], 2)
+        report["cpu_ratio"] = round(statistics.median(worked["theirs"]) / statistics.median(worked["ours"]), 2)
         report["claim"] = CLAIMS.get(case)
         report |= _agreement(folder, sides)
     return report
+
+
+_CLOCKS = ("seconds", "cpu_seconds")
+
+
+def _all(found: Sequence[dict[str, Any]], clock: str) -> list[float]:
+    return [round(second, 2) for one in found for second in one[clock]]
 
 
 def _agreement(folder: Path, sides: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
@@ -325,7 +345,9 @@ def with_trl(folder: Path) -> str:
     subprocess.run([python, "-m", "pip", "install", "-q", "trl==1.16.*", "datasets"], check=True, stdout=sys.stderr)
     ask_paths = "import sysconfig; print(sysconfig.get_path('purelib'))"
     theirs = subprocess.run([python, "-c", ask_paths], check=True, capture_output=True, text=True).stdout.strip()
-    Path(theirs, "beside.pth").write_text("\n".join(path for path in sys.path if path.endswith(("site-packages", "src"))))
+    Path(theirs, "beside.pth").write_text(
+        "\n".join(path for path in sys.path if path.endswith(("site-packages", "src")))
+    )
     return str(python)
 
 
@@ -365,7 +387,7 @@ def growth(peer: str | None, folder: Path, options: argparse.Namespace) -> list[
     for members, size in ((2, 16), (4, 16), (8, 16), (16, 16), (8, 8), (8, 32)):
         asked = argparse.Namespace(**{**vars(options), "size": size, "repeats": 1})
         found = compared(f"group{members}", peer, folder, asked)
-        keep = ("rows_ids", "read_ids", "trained_tokens_a_second", "steps_mb", "ratio")
+        keep = ("rows_ids", "read_ids", "trained_tokens_a_second", "steps_mb", "ratio", "cpu_ratio")
         table.append({"members": members, "row": 28 * size, **{name: found[name] for name in keep if name in found}})
     return table
 

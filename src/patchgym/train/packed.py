@@ -139,7 +139,7 @@ class PackedRows:
 def predict(model: AdaptedModel, packed: PackedRows) -> Predictions:
     """What the model says of every trained id, without gradients."""
     total = sum(row.trained for row in packed.rows)
-    logprobs_N, entropy_N = (torch.zeros(total, device=packed.device) for _ in range(2))
+    logprobs_N, entropy_N, values_N = (torch.zeros(total, device=packed.device) for _ in range(3))
     kept: dict[int, _KeyValues] = {}
     with torch.no_grad():
         for at, entering in walk(packed.chunks, packed.home):
@@ -152,7 +152,9 @@ def predict(model: AdaptedModel, packed: PackedRows) -> Predictions:
                 seen = _predicted(model, one, hidden_TD)
                 logprobs_N[one.numbers_M] = seen.logprobs_N
                 entropy_N[one.numbers_M] = given(seen.entropy_N)
-    return Predictions(logprobs_N, entropy_N)
+                if seen.values_N is not None:
+                    values_N[one.numbers_M] = seen.values_N
+    return Predictions(logprobs_N, entropy_N, values_N if model.value_head is not None else None)
 
 
 def backward(
@@ -200,19 +202,23 @@ def backward(
 def by_rows(loss_of: LossOf, seen: Predictions) -> tuple[float, LossOf]:
     """The value of a loss at what ``predict`` said, and a sum over ids with the same gradient there: what is said of
     each id times the loss's derivative by it. For losses in which all ids of a row meet (GSPO's)."""
-    said = [seen.logprobs_N.clone().requires_grad_(), given(seen.entropy_N).clone().requires_grad_()]
+    said = [part.clone().requires_grad_() for part in _parts(seen)]
     loss = loss_of(torch.arange(len(said[0]), device=said[0].device), Predictions(*said))
-    by_logprob_N, by_entropy_N = torch.autograd.grad(loss, said, allow_unused=True)
+    slopes = torch.autograd.grad(loss, said, allow_unused=True)
 
     def summed(numbers_M: Tensor, again: Predictions) -> Tensor:
         total = again.logprobs_N.new_zeros(())
-        if by_logprob_N is not None:
-            total = total + (by_logprob_N[numbers_M] * again.logprobs_N).sum()
-        if by_entropy_N is not None:
-            total = total + (by_entropy_N[numbers_M] * given(again.entropy_N)).sum()
+        for slope_N, part_M in zip(slopes, _parts(again), strict=True):
+            if slope_N is not None:
+                total = total + (slope_N[numbers_M] * part_M).sum()
         return total
 
     return loss.item(), summed
+
+
+def _parts(seen: Predictions) -> list[Tensor]:
+    parts = [seen.logprobs_N, given(seen.entropy_N)]
+    return parts if seen.values_N is None else [*parts, seen.values_N]
 
 
 def given(entropy_N: Tensor | None) -> Tensor:
@@ -264,8 +270,7 @@ def _predicted(model: AdaptedModel, one: _Pass, hidden_TD: Tensor, entropy_gradi
         arguments = (hidden_UD[block_U], one.temperature_U[block_U], one.heads_M[some] - first, one.targets_M[some])
         parts.append(checkpoint(_head, model, entropy_gradient, *arguments, use_reentrant=False))
     back_M = order_M.argsort()
-    logprobs_M, entropy_M = (torch.cat(column)[back_M] for column in zip(*parts, strict=True))
-    return Predictions(logprobs_M, entropy_M)
+    return Predictions(*(torch.cat(column)[back_M] for column in zip(*parts, strict=True)))
 
 
 def _head(
@@ -275,8 +280,13 @@ def _head(
     temperature_U: Tensor,
     heads_M: Tensor,
     targets_M: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
+    """Log-probabilities and entropies of shape M, and values where the model has a head for them."""
     logits_UV = model.head(hidden_UD).float() / temperature_U[:, None]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy_U = entropy(logits_UV)
-    return logits_UV[heads_M, targets_M] - logits_UV.logsumexp(-1)[heads_M], entropy_U[heads_M]
+    logprobs_M = logits_UV[heads_M, targets_M] - logits_UV.logsumexp(-1)[heads_M]
+    if model.value_head is None:
+        return logprobs_M, entropy_U[heads_M]
+    seen_UD = hidden_UD if model.values_into_body else hidden_UD.detach()
+    return logprobs_M, entropy_U[heads_M], model.value_head(seen_UD.float())[heads_M, 0]

@@ -130,6 +130,7 @@ def _step(
         raise _diverged("gradient", norm, batch.trajectories)
     if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
         optimizer.step()
+        model.moved()
     optimizer.zero_grad()
     joined = {name: torch.cat(parts) for name, parts in seen.items()}
     report = StepReport(
@@ -148,8 +149,8 @@ def _step(
 def _says(model: AdaptedModel, chunk_ids: int) -> Say:
     def say(rows: Sequence[TokenRow], of: Literal["start", "base"]) -> Predictions:
         packed = PackedRows(rows, chunk_ids, device=model.device)
-        with model.peft_model.disable_adapter() if of == "base" else nullcontext():
-            return predict(model, packed)
+        with model.reference() if of == "base" else nullcontext(model) as asked:
+            return predict(asked, packed)
 
     return say
 
