@@ -36,3 +36,12 @@ def test_the_comparison_of_updates_runs_without_its_peer() -> None:
     assert told["group"]["read_ids"] < told["group"]["rows_ids"] / 4
     assert told["tree"]["trained_tokens"] == 64 * 12
     assert "ratio" not in told["group"]
+
+
+def test_the_comparison_of_sampling_runs_at_a_tiny_shape() -> None:
+    small = ("--turns", "3", "--samples", "2", "--prompt", "12", "--observation", "6", "--answer", "4")
+    told = json.loads(run("generate.py", "--shape", "tiny", *small))
+    assert told["task"]["sampled"] == 24
+    assert told["task"]["ids_that_differ"] == 12 + 2 * 2 * 6 + 24
+    assert told["task"]["ids_read_again"] == 2 * (16 + 26 + 36)
+    assert told["task"]["ratio"] > 0

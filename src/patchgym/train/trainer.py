@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
 from patchgym.train.objectives import Objective, Say
 from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
+from patchgym.train.parallel import Ranks, ranks_here
 from patchgym.train.reasons import Reason
 from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import RowSet, TokenRow
@@ -52,8 +54,8 @@ def train(
     refused = objective.prepare(kept, _says(model, settings.micro_batch_tokens))
     kept = [row for row in kept if row not in refused]
     left_out.update(mismatch.reason for mismatch in refused.values())
-    plan = schedule(kept, settings)
-    progress = _Progress(sum(map(_trained, plan)), settings.seconds, on_step)
+    plan, ranks = schedule(kept, settings), ranks_here()
+    progress = _Progress(sum(map(_trained, plan)), settings.seconds, on_step if ranks.first else None)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
     )
@@ -61,17 +63,18 @@ def train(
     gap: SamplerGap | None = None
     stopped = ""
     for step_rows in plan:
-        if not progress.has_time_for(_trained(step_rows)):
+        if not ranks.once(partial(progress.has_time_for, _trained(step_rows))):
             stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(plan)} steps"
             break
-        report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
+        report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress, ranks)
         steps.append(report)
         gap = gap or (step_gap if objective.algorithm != "sft" else None)
     moved = any(step.gradient_norm > 0 for step in steps)
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
     info = None
     if moved:
-        info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary, trained_on=trained_on)
+        publish = partial(publish_checkpoint, model, out, algorithm=objective.algorithm, trained_on=trained_on)
+        info = ranks.once(partial(publish, metrics=summary))
     return UpdateReport(
         algorithm=objective.algorithm,
         parent=model.version,
@@ -101,11 +104,12 @@ def _step(
     optimizer: torch.optim.Optimizer,
     settings: TrainSettings,
     progress: "_Progress",
+    ranks: Ranks,
 ) -> tuple[StepReport, SamplerGap]:
-    """One optimizer step: gradients of all chunks add up, then the weights move once."""
-    began = time.monotonic()
-    packed = PackedRows(rows, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
-    batch, divisor = make_batch(rows, model.device), objective.normaliser(rows)
+    """One optimizer step: gradients of all chunks of all processes add up, then the weights move once."""
+    began, mine = time.monotonic(), ranks.share(rows)
+    packed = PackedRows(mine, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
+    batch, divisor = make_batch(mine, model.device), objective.normaliser(rows)
     seen: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def loss_of(numbers_M: Tensor, predictions: Predictions) -> Tensor:
@@ -124,7 +128,8 @@ def _step(
     if objective.whole_rows and len(packed.chunks) > 1:
         total, summand = by_rows(loss_of, predict(model, packed))
     added = backward(model, packed, summand, entropy_gradient=objective.entropy_gradient, recompute=settings.recompute)
-    total = added if total is None else total
+    total = ranks.total(added if total is None else total)
+    ranks.sum_gradients(model.parameters())
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip).item()
     if not math.isfinite(norm):
         raise _diverged("gradient", norm, batch.trajectories)
@@ -132,11 +137,12 @@ def _step(
         optimizer.step()
         model.moved()
     optimizer.zero_grad()
-    joined = {name: torch.cat(parts) for name, parts in seen.items()}
+    joined = ranks.joined(seen)
+    progress.done += _trained(rows) - _trained(mine)
     report = StepReport(
         rows=len(rows),
         total_tokens=sum(len(row.ids) for row in rows),
-        read_tokens=packed.read,
+        read_tokens=int(ranks.total(packed.read)),
         loss=total,
         gradient_norm=norm,
         **step_figures(joined),
