@@ -124,7 +124,9 @@ def test_whole_weights_diverge_from_the_base_that_they_began_as(
 def test_training_all_weights_goes_on_from_an_adapter_and_no_adapter_from_all_weights(
     pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:
-    warm = published(tmp_path, grpo(pair, start=str(model_dir), out=tmp_path, settings=RL, cache=cache, trained_on={}))
+    gentle = RL.model_copy(update={"learning_rate": 1e-4})
+    first = grpo(pair, start=str(model_dir), out=tmp_path, settings=gentle, cache=cache, trained_on={})
+    warm = published(tmp_path, first)
     model = load_adapted(str(warm), WHOLE, cache)
     torch.testing.assert_close(
         full_logprobs(model.network, ROWS[0].ids), full_logprobs(load_model(str(warm), cache=cache).model, ROWS[0].ids)

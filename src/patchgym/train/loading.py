@@ -1,6 +1,7 @@
 """Getting a model ready for an update: a base model with a new adapter or whole, or a checkpoint to go on with."""
 
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -112,7 +113,9 @@ def _device(settings: TrainSettings) -> torch.device:
         raise PrerequisiteError(
             "There is no CUDA device", why="torch finds none.", mend='Set device to "auto" or "cpu", or install CUDA.'
         )
-    return torch.device("cuda" if there and settings.device != "cpu" else "cpu")
+    if not there or settings.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))  # of several processes, each has its own
 
 
 def _new_adapter(model: PreTrainedModel, settings: TrainSettings) -> peft.LoraConfig:

@@ -97,7 +97,9 @@ def ranks_here() -> Ranks:
             mend="Launch them with torchrun or accelerate launch, or unset WORLD_SIZE.",
         )
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     return Ranks(dist.get_rank(), size)
 
 
