@@ -272,6 +272,8 @@ def ask(python: str, folder: Path, side: str, case: str, options: argparse.Names
     """One process of one side. Both are asked with one step at a time, so that a busy moment strikes both alike."""
     told = {"side": side, "case": case, "folder": folder, "model": folder / "model", "size": options.size}
     told |= {"repeats": 0, "chunk": options.chunk, **more}
+    if options.recompute:
+        told["recompute"] = True
     command = [python, __file__]
     for name, value in told.items():
         command += [f"--{name}"] if value is True else [f"--{name}", str(value)]

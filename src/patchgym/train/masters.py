@@ -6,6 +6,7 @@ all chunks of a step are added up in float32 as well.
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,8 @@ class Masters:
         for name, weight in self._weights.items():
             master = nn.Parameter(weight.detach().float())
             weight.data = weight.detach().to(torch.bfloat16)
-            weight.register_post_accumulate_grad_hook(partial(_hand_up, master))
+            follow: Any = weight.register_post_accumulate_grad_hook  # torch gives it no types
+            follow(partial(_hand_up, master))
             self.parameters[name] = master
 
     def hand_down(self) -> None:
