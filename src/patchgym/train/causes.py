@@ -67,7 +67,7 @@ def diverged_gradient(
 ) -> DivergenceError:
     """The error of a gradient that is not finite: the first parameter that has one, and the rows that make it, each
     tried alone (``gradient_of`` adds the gradient of one row)."""
-    named = _trainable(model)
+    named = model.trainable().items()
     first = next((name for name, part in named if part.grad is not None and not _finite(part.grad)), None)
     guilty = []
     for row in rows:
@@ -90,11 +90,7 @@ def diverged_gradient(
 
 def first_not_finite(model: AdaptedModel) -> str | None:
     """The name of the first weight of a model, trained or not, that is not finite."""
-    return next((name for name, part in model.peft_model.named_parameters() if not _finite(part.detach())), None)
-
-
-def _trainable(model: AdaptedModel) -> list[tuple[str, torch.nn.Parameter]]:
-    return [(name, part) for name, part in model.peft_model.named_parameters() if part.requires_grad]
+    return next((name for name, part in model.network.named_parameters() if not _finite(part.detach())), None)
 
 
 def _finite(values: Tensor) -> bool:

@@ -22,7 +22,6 @@ from patchgym.train.state import (
     read_steps,
     read_update_rows,
     restore,
-    trainable,
     weight_figures,
 )
 from patchgym.train.trainer import make_optimizer, make_ready, take_step
@@ -78,7 +77,7 @@ def replay(path: Path, step: int, *, cache: Path | None = None, on_report: OnRep
         )
     settings, objective = _objective(identity)
     model = load_adapted(_start(path, identity), settings, cache)
-    if model.version != identity.parent or tuple(trainable(model)) != identity.parameters:
+    if model.version != identity.parent or tuple(model.trainable()) != identity.parameters:
         raise DataError(
             f"The update at {path} started from {identity.parent}",
             why=f"{identity.start} is {model.version} now.",
@@ -108,7 +107,7 @@ def _start(path: Path, identity: UpdateIdentity) -> str:
 
 
 def _compared(line: StepLine, report: StepReport, model: AdaptedModel, begin: int, versions: Sequence[str]) -> Replayed:
-    names = list(trainable(model))
+    names = list(model.trainable())
     now = weight_figures(model) if line.weights is not None else ()
     then = line.weights or ()
     differing = [name for name, old, new in zip(names, then, now, strict=True) if old[0] != new[0]] if then else []

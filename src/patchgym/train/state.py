@@ -108,7 +108,7 @@ def identity_of(
         parent=model.version,
         base=model.base,
         rows=rows_hash(rows),
-        parameters=tuple(trainable(model)),
+        parameters=tuple(model.trainable()),
         versions=versions_here(),
     )
 
@@ -138,14 +138,9 @@ def differing_versions(kept: Mapping[str, str]) -> list[str]:
     ]
 
 
-def trainable(model: AdaptedModel) -> dict[str, torch.nn.Parameter]:
-    """What is trained of a model, by name, in its fixed order."""
-    return {name: part for name, part in model.peft_model.named_parameters() if part.requires_grad}
-
-
 def weight_figures(model: AdaptedModel) -> tuple[tuple[str, float], ...]:
     """A digest and the norm of every trained parameter, as ``StepLine.weights``."""
-    return tuple((_digest(part.detach()), part.detach().double().norm().item()) for part in trainable(model).values())
+    return tuple((_digest(part.detach()), part.detach().double().norm().item()) for part in model.trainable().values())
 
 
 class UpdateState:
@@ -296,7 +291,7 @@ def write_state(path: Path, step: int, model: AdaptedModel, optimizer: torch.opt
     Raises:
         StorageError: the disk is full or not writable.
     """
-    tensors = {f"weights/{name}": part.detach() for name, part in trainable(model).items()}
+    tensors = {f"weights/{name}": part.detach() for name, part in model.trainable().items()}
     state = optimizer.state_dict()
     told: dict[str, Any] = {"groups": state["param_groups"], "numbers": {}, "python": random.getstate()}
     for place, values in state["state"].items():
@@ -306,7 +301,7 @@ def write_state(path: Path, step: int, model: AdaptedModel, optimizer: torch.opt
             else:
                 told["numbers"][f"{place}/{key}"] = value
     tensors["random/cpu"] = torch.get_rng_state()
-    for device in sorted({part.device.index for part in trainable(model).values() if part.is_cuda}):
+    for device in sorted({part.device.index for part in model.trainable().values() if part.is_cuda}):
         tensors[f"random/cuda/{device}"] = torch.cuda.get_rng_state(device)
     target = path / f"step-{step}"
     with disk_errors(target), _os_errors():
@@ -327,8 +322,9 @@ def _load_state(folder: Path, model: AdaptedModel, optimizer: torch.optim.Optimi
     told = json.loads((folder / _TOLD).read_bytes())
     tensors = safetensors.torch.load_file(folder / _TENSORS)
     with torch.no_grad():
-        for name, part in trainable(model).items():
+        for name, part in model.trainable().items():
             part.copy_(tensors[f"weights/{name}"])
+    model.moved()
     state: dict[int, dict[str, Any]] = {}
     for name, value in [*tensors.items(), *((f"optimizer/{key}", value) for key, value in told["numbers"].items())]:
         kind, _, rest = name.partition("/")

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
 from patchgym.train.objectives import Objective, Say
 from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
+from patchgym.train.parallel import Ranks, ranks_here
 from patchgym.train.reasons import Reason
 from patchgym.train.report import Mismatch, OnReport, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import RowSet, TokenRow
@@ -80,18 +82,20 @@ def train(
     known = state.done() if state else None
     if known is not None and (known.version is None or (out / known.version).is_dir()):
         return known
+    ranks = ranks_here()
     ready = make_ready(rows, model, objective, settings)
     plan, optimizer = ready.plan, make_optimizer(model, settings)
     reached = state.resume(model, optimizer) if state else Reached([], 0.0)
     steps, gap = reached.reports, reached.lines[0].gap if reached.lines else None
     done = sum(step.trained_tokens for step in steps)
-    progress = _Progress(sum(map(_trained, plan)), settings.seconds, on_step, done, reached.seconds)
+    shown = on_step if ranks.first else None
+    progress = _Progress(sum(map(_trained, plan)), settings.seconds, shown, done, reached.seconds)
     stopped = ""
     for number, step_rows in enumerate(plan[len(steps) :], start=len(steps) + 1):
-        if not progress.has_time_for(_trained(step_rows)):
+        if not ranks.once(partial(progress.has_time_for, _trained(step_rows))):
             stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(plan)} steps"
             break
-        report, step_gap = take_step(step_rows, model, objective, optimizer, settings, progress.advance)
+        report, step_gap = take_step(step_rows, model, objective, optimizer, settings, progress.advance, ranks)
         steps.append(report)
         gap = gap or (step_gap if objective.algorithm != "sft" else None)
         progress.figures = {"step": float(number), "loss": report.loss, "gradient_norm": report.gradient_norm}
@@ -103,7 +107,8 @@ def train(
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
     info = None
     if moved:
-        info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary, trained_on=trained_on)
+        publish = partial(publish_checkpoint, model, out, algorithm=objective.algorithm, trained_on=trained_on)
+        info = ranks.once(partial(publish, metrics=summary))
     update = UpdateReport(
         algorithm=objective.algorithm,
         parent=model.version,
@@ -136,16 +141,17 @@ def take_step(
     optimizer: torch.optim.Optimizer,
     settings: TrainSettings,
     advance: Callable[[int], None] = lambda tokens: None,
+    ranks: Ranks = Ranks(),  # noqa: B008
 ) -> tuple[StepReport, SamplerGap]:
-    """One optimizer step: gradients of all chunks add up, then the weights move once. ``advance`` is told how many
-    trained ids are through.
+    """One optimizer step: gradients of all chunks of all processes add up, then the weights move once. ``advance`` is
+    told how many trained ids are through.
 
     Raises:
         DivergenceError: the loss or the gradient is not finite; the weights did not move.
     """
-    began = time.monotonic()
-    packed = PackedRows(rows, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
-    batch, divisor = make_batch(rows, model.device), objective.normaliser(rows)
+    began, mine = time.monotonic(), ranks.share(rows)
+    packed = PackedRows(mine, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
+    batch, divisor = make_batch(mine, model.device), objective.normaliser(rows)
     seen: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def loss_of(numbers_M: Tensor, predictions: Predictions) -> Tensor:
@@ -164,8 +170,9 @@ def take_step(
     if objective.whole_rows and len(packed.chunks) > 1:
         total, summand = by_rows(loss_of, predict(model, packed))
     added = backward(model, packed, summand, entropy_gradient=objective.entropy_gradient, recompute=settings.recompute)
-    total = added if total is None else total
+    total = ranks.total(added if total is None else total)
     weights = model.parameters()
+    ranks.sum_gradients(weights)
     total_norm = torch.nn.utils.get_total_norm(part.grad for part in weights if part.grad is not None)
     norm = total_norm.item()
     if not math.isfinite(norm):
@@ -173,12 +180,14 @@ def take_step(
     torch.nn.utils.clip_grads_with_norm_(weights, settings.grad_clip, total_norm)
     if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
         optimizer.step()
+        model.moved()
     optimizer.zero_grad()
-    joined = {name: torch.cat(parts) for name, parts in seen.items()}
+    joined = ranks.joined(seen)
+    advance(_trained(rows) - _trained(mine))  # what the other processes did
     report = StepReport(
         rows=len(rows),
         total_tokens=sum(len(row.ids) for row in rows),
-        read_tokens=packed.read,
+        read_tokens=int(ranks.total(packed.read)),
         loss=total,
         gradient_norm=norm,
         **step_figures(joined),
@@ -205,8 +214,8 @@ def _alone(model: AdaptedModel, objective: Objective) -> Callable[[TokenRow], No
 def _says(model: AdaptedModel, chunk_ids: int) -> Say:
     def say(rows: Sequence[TokenRow], of: Literal["start", "base"]) -> Predictions:
         packed = PackedRows(rows, chunk_ids, device=model.device)
-        with model.peft_model.disable_adapter() if of == "base" else nullcontext():
-            return predict(model, packed)
+        with model.reference() if of == "base" else nullcontext(model) as asked:
+            return predict(asked, packed)
 
     return say
 

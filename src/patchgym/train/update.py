@@ -126,8 +126,11 @@ def grpo(
 def _kept(
     path: Path | None, rows: RowSet, model: "AdaptedModel", algorithm: str, settings: TrainSettings, start: str
 ) -> "Iterator[UpdateState | None]":
-    """The state of an update that is kept at ``path``, if it is to be."""
-    if path is None:
+    """The state of an update that is kept at ``path``, if it is to be. One of several processes keeps none: where it is
+    ended, it begins again."""
+    from patchgym.train.parallel import ranks_here
+
+    if path is None or ranks_here().size > 1:
         yield None
         return
     from patchgym.train.state import UpdateState, identity_of
