@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -177,7 +178,8 @@ def main() -> None:
         max_position_embeddings=8192,
         eos_token_id=1,
     )
-    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    made: Any = LlamaForCausalLM
+    model: LlamaForCausalLM = made(config).eval().requires_grad_(False)
     found = {
         name: compared(model, work(samples, options, vocabulary), options.repeats)
         for name, samples in (("alone", 1), ("task", options.samples))

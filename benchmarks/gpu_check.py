@@ -81,7 +81,9 @@ def network(shape: str, dtype: torch.dtype, device: str) -> Qwen2ForCausalLM:
     try:
         torch.manual_seed(0)
         with torch.device(device):
-            return Qwen2ForCausalLM(config).eval().requires_grad_(False)
+            made: Any = Qwen2ForCausalLM
+            model: Qwen2ForCausalLM = made(config).eval().requires_grad_(False)
+            return model
     finally:
         torch.set_default_dtype(before)
 
@@ -90,7 +92,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """One that nothing asks but TRL, for its special tokens."""
     words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "a": 2}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
+    made: Any = PreTrainedTokenizerFast
+    found: PreTrainedTokenizerFast = made(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
+    return found
 
 
 def ready(causal: Qwen2ForCausalLM, settings: PolicyGradientSettings, seed: int = 1) -> AdaptedModel:

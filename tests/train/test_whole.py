@@ -79,14 +79,14 @@ def test_masters_keep_steps_that_bfloat16_would_lose(model_dir: Path, cache: Pat
     before, start = weight.clone(), master.detach().clone()
     for _ in range(2000):
         with torch.no_grad():
-            master += 1e-5
+            master.add_(1e-5)
         model.moved()
     assert not torch.equal(weight, before)
     torch.testing.assert_close(weight.float(), start + 0.02, atol=3e-3, rtol=0)
     with torch.no_grad():
         stuck = before.clone()
         for _ in range(2000):
-            stuck += 1e-5
+            stuck.add_(1e-5)
     assert (stuck.float() - before.float()).abs().median() < 0.01
 
 
