@@ -21,11 +21,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
-from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from patchgym.policy.engine import Engine, Request
@@ -178,7 +178,8 @@ def main() -> None:
         max_position_embeddings=8192,
         eos_token_id=1,
     )
-    model = nn.Module.eval(LlamaForCausalLM(config)).requires_grad_(False)
+    made: Any = LlamaForCausalLM
+    model: LlamaForCausalLM = made(config).eval().requires_grad_(False)
     found = {
         name: compared(model, work(samples, options, vocabulary), options.repeats)
         for name, samples in (("alone", 1), ("task", options.samples))

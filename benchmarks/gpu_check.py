@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from patchgym.policy.engine import Engine, Request
@@ -81,7 +81,9 @@ def network(shape: str, dtype: torch.dtype, device: str) -> Qwen2ForCausalLM:
     try:
         torch.manual_seed(0)
         with torch.device(device):
-            return nn.Module.eval(Qwen2ForCausalLM(config)).requires_grad_(False)
+            made: Any = Qwen2ForCausalLM
+            model: Qwen2ForCausalLM = made(config).eval().requires_grad_(False)
+            return model
     finally:
         torch.set_default_dtype(before)
 
@@ -90,7 +92,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """One that nothing asks but TRL, for its special tokens."""
     words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "a": 2}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    made: Any = PreTrainedTokenizerFast  # transformers gives it no types
+    made: Any = PreTrainedTokenizerFast
     found: PreTrainedTokenizerFast = made(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
     return found
 

@@ -106,13 +106,13 @@ def _row(at: int, prompt: Sequence[int], answer: Sequence[int], draw: random.Ran
 
 def save_model(folder: Path, shape: str) -> None:
     """Random weights of a shape, with a tokenizer that nothing asks."""
-    told: dict[str, Any] = {**SHAPES[shape], "max_position_embeddings": 8192, "tie_word_embeddings": True}
-    config = LlamaConfig(**told)
+    config_of: Any = LlamaConfig
+    config = config_of(**SHAPES[shape], max_position_embeddings=8192, tie_word_embeddings=True)
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(folder)
     words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "a": 2}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    made: Any = PreTrainedTokenizerFast  # transformers gives it no types
+    made: Any = PreTrainedTokenizerFast
     made(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>").save_pretrained(folder)
 
 

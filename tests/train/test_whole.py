@@ -86,7 +86,7 @@ def test_masters_keep_steps_that_bfloat16_would_lose(model_dir: Path, cache: Pat
     with torch.no_grad():
         stuck = before.clone()
         for _ in range(2000):
-            stuck += 1e-5
+            stuck.add_(1e-5)
     assert (stuck.float() - before.float()).abs().median() < 0.01
 
 

@@ -75,7 +75,8 @@ def adapt(loaded: LoadedModel, settings: TrainSettings, info: CheckpointInfo | N
     masters = None
     network: PreTrainedModel | peft.PeftModel
     if settings.adapter == "none":
-        network = _causal(loaded.model.to(device)).requires_grad_(True)
+        network = _causal(loaded.model.to(device))
+        network.requires_grad_(True)
         masters = Masters(network) if settings.dtype == "bfloat16" else None
     elif isinstance(loaded.model, peft.PeftModel):
         network = loaded.model.to(device)
@@ -87,8 +88,8 @@ def adapt(loaded: LoadedModel, settings: TrainSettings, info: CheckpointInfo | N
             torch.manual_seed(settings.seed)
             causal = _causal(loaded.model)
             network = peft.get_peft_model(causal, _new_adapter(causal, settings)).to(device)
-    nn.Module.eval(network)
-    causal = _causal(network)
+    whole: nn.Module = network  # transformers gives its own ``eval`` no types
+    causal = _causal(whole.eval())
     head = _head_of(causal)
     learned = isinstance(settings, PolicyGradientSettings) and settings.choices.baseline == "value"
     model = AdaptedModel(
