@@ -319,3 +319,20 @@ def test_a_checkpoint_of_another_model_is_refused(base: Path, first: Path, tmp_p
         run(fake, base, tmp_path, work)
     assert json.loads((foreign / "checkpoint.json").read_text())["base"] == str(other)
     assert len(fake.bodies(LOAD)) == 1
+
+
+def test_a_checkpoint_of_all_weights_is_refused_with_what_to_serve(base: Path, first: Path, tmp_path: Path) -> None:
+    whole = save_tiny_checkpoint(tmp_path / "whole", base, "grpo-3-cccc")
+    told = json.loads((whole / "checkpoint.json").read_text())
+    (whole / "checkpoint.json").write_text(json.dumps({**told, "weights": "full"}))
+
+    async def work(policy: ServerPolicy) -> None:
+        await policy.use(first)
+        with pytest.raises(ConfigError, match="cannot take grpo-3-cccc over") as caught:
+            await policy.use(whole)
+        assert str(whole / "model") in (caught.value.mend or "")
+        assert policy.version == FIRST
+
+    with vllm_server() as fake:
+        run(fake, base, tmp_path, work)
+    assert len(fake.bodies(LOAD)) == 1

@@ -154,3 +154,23 @@ def test_a_loss_in_which_the_ids_of_a_row_meet_has_its_own_gradient_over_many_ch
     backward(model, laid, summed)
     assert loss == pytest.approx(wanted.item(), rel=1e-5)
     assert_alike(gradients(model), list(slopes))
+
+
+@pytest.mark.parametrize("lengths", [(20, 22, 19), (26, 5, 9)], ids=["about-as-long", "of-other-lengths"])
+def test_rows_that_share_nothing_are_read_side_by_side_where_that_is_no_waste(
+    lengths: tuple[int, ...], model: AdaptedModel
+) -> None:
+    whole = [tree_rows(random.Random(20 + at), depth=5)[0] for at in range(len(lengths))]
+    rows = [
+        replace(row, ids=(at, *row.ids[1:length]), trainable=(*row.trainable[: length - 1], 1))
+        for at, (row, length) in enumerate(zip(whole, lengths, strict=True))
+    ]
+    packed = PackedRows(rows, 1000)
+    (one,) = packed.passes
+    assert (one.mask_TS is None) == (lengths[0] == 20)
+    wanted_N = flat_logprobs(model, rows)
+    torch.testing.assert_close(predict(model, packed).logprobs_N, wanted_N.detach(), atol=1e-5, rtol=0)
+    wanted = weighted(torch.arange(len(wanted_N)), Predictions(wanted_N, wanted_N))
+    slopes = torch.autograd.grad(wanted, model.parameters())
+    backward(model, packed, weighted)
+    assert_alike(gradients(model), list(slopes))

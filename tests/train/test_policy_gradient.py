@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.errors import ConfigError
 from patchgym.records import Message, Trajectory
-from patchgym.train import PolicyGradientSettings, grpo
+from patchgym.train import grpo
 from tests.train.tiny import BAD, GOOD, RL, answer_logprob, published, rewarded
 
 pytestmark = pytest.mark.train
@@ -30,15 +29,6 @@ def test_every_algorithm_favours_the_rewarded_action(
     assert step.entropy is not None
     assert 0 < step.entropy <= math.log(258)
     assert step.tis_capped_share == (None if tis_cap is None else 0.0)
-
-
-def test_a_learned_baseline_needs_a_value_head(
-    pair: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
-) -> None:
-    settings = PolicyGradientSettings(algorithm="ppo", max_row_tokens=64)
-    with pytest.raises(ConfigError, match="needs values"):
-        grpo(pair, start=str(model_dir), out=tmp_path, settings=settings, cache=cache, trained_on={})
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_reference_is_the_base_or_the_start(

@@ -26,6 +26,7 @@ _COMMANDS = {
     "show": "Show a run's trajectories, or one step by step.",
     "traces": "Trajectories of other projects: import, clean, export.",
     "score": "Compute a run's rewards again, under any recipe.",
+    "train": "Make one update from trajectories, go on with it, make a step again, or only count.",
     "diagnose": "Check rewards before training on them.",
     "value": "Value models: fit, measure, score, watch for drift.",
     "spotcheck": "Label attempts of high and low reward blind; how far reward and person agree.",

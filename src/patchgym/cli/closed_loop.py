@@ -9,21 +9,24 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from patchgym.cli.console import number, say, stage
+from pydantic import JsonValue
+
+from patchgym.cli.console import say
 from patchgym.cli.recipe import LoopRecipe
-from patchgym.cli.workshop import collect
+from patchgym.cli.updating import describe, watched_update
+from patchgym.cli.workshop import collect, search
 from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
 from patchgym.errors import DataError
 from patchgym.evaluate import EvalReport, evaluate, paired_difference
 from patchgym.records import Record, Task, TaskSetManifest, Trajectory, Verdict
-from patchgym.rollout import Collector, LocalSource, Phase, PolicySource, RunCounts, count_run, open_policy
+from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
 from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import overlap_keys
-from patchgym.train import OnStep, UpdateReport, grpo, sft
+from patchgym.train import OnStep, UpdateReport, flat_groups, grpo, sft
 
 DEMONSTRATE, BASE, WARM, FINAL = "demonstrate", "eval-base", "eval-warm", "eval-final"
 
@@ -53,21 +56,23 @@ class LoopReport(Record):
 
 
 class ClosedLoop:
-    """One closed loop in one run directory. The policy must be a local model: it is trained here."""
+    """One closed loop in one run directory. The policy is trained here, from the model ``start``, wherever it is
+    sampled."""
 
     def __init__(
         self,
         recipe: LoopRecipe,
         run: RunDirectory,
         factory: SandboxFactory,
-        source: LocalSource,
+        source: TrainableSource,
+        start: str,
         train: Sequence[Task],
         heldout: Sequence[Task],
     ) -> None:
         self._recipe, self._run, self._source = recipe, run, source
         self._train, self._heldout = train, heldout
         self._collector = Collector(run, factory, build_environment, recipe.reward, recipe.seed)
-        self._current = recipe.policy.partition(":")[2]
+        self._current = start
 
     def go(self, built: TaskSetManifest) -> LoopReport:
         """Do every part that is not done, and report. ``built`` says where the tasks came from.
@@ -84,13 +89,14 @@ class ClosedLoop:
         updates = {
             "warm-start": self._update(
                 "warm-start",
-                lambda start, out, on_step: sft(
+                lambda start, out, on_step, state: sft(
                     solved,
                     start=start,
                     out=out,
                     settings=recipe.warm_start,
                     trained_on=self._keys(solved),
                     on_step=on_step,
+                    state=state,
                 ),
             )
         }
@@ -98,7 +104,7 @@ class ClosedLoop:
         rounds: dict[str, list[Trajectory]] = {}
         for index in range(1, recipe.rounds + 1):
             name = f"round-{index}"
-            rounds[name] = self._collect(f"Round {index}: rollouts", self._round(index), self._source)
+            rounds[name] = self._roll_out(f"Round {index}: rollouts", self._round(index))
             updates[name] = self._reinforce(name, rounds[name])
         if recipe.rounds:
             evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
@@ -127,6 +133,32 @@ class ClosedLoop:
     def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:
         return collect(title, self._collector, self._run, phase, source, self._recipe.rollout)
 
+    def _roll_out(self, title: str, phase: Phase) -> list[Trajectory]:
+        """The attempts of a round: single ones or the paths of search trees, and further samples of flat groups."""
+        recipe = self._recipe
+        if recipe.search is not None:
+            return search(title, self._collector, self._run, phase, self._source, recipe.rollout, recipe.search)
+        found = self._collect(title, phase, self._source)
+        if not recipe.resample:
+            return found
+        # Of the first samples alone, so that a loop that was interrupted comes to the same groups.
+        flat = flat_groups([one for one in found if one.sample_index < phase.samples], recipe.grpo)
+        tasks = [task for task in phase.tasks if f"{phase.name}/{task.id}" in flat]
+        if not tasks:
+            return found
+        more = Phase(phase.name, tasks, phase.samples + recipe.resample)
+        found = self._collect(f"{title}, {len(tasks)} flat groups again", more, self._source)
+        row: dict[str, JsonValue] = {
+            "kind": "resample",
+            "name": phase.name,
+            "groups": [*sorted(flat)],
+            "samples": recipe.resample,
+            "still_flat": [*sorted(flat & flat_groups(found, recipe.grpo))],
+        }
+        if row not in self._run.metrics():
+            self._run.log_metrics(row)
+        return found
+
     def _evaluate(self, title: str, name: str) -> EvalReport:
         wanted = self._recipe.evaluation
         settings = self._recipe.rollout.model_copy(update={"temperature": wanted.temperature})
@@ -138,14 +170,16 @@ class ClosedLoop:
         settings = self._recipe.grpo
         return self._update(
             name,
-            lambda start, out, on_step: grpo(
+            lambda start, out, on_step, state: grpo(
                 found,
                 start=start,
                 out=out,
                 settings=settings,
                 trained_on=self._keys(found),
+                trees=[tree for tree in self._run.trees if tree.phase == name],
                 key_files={task.id: task.key_files for task in self._train},
                 on_step=on_step,
+                state=state,
             ),
         )
 
@@ -155,19 +189,14 @@ class ClosedLoop:
         tasks = [task for task in self._train if task.id in ids]
         return {found.id: overlap_keys(found) for found in fingerprint_tasks(tasks, self._run.objects)}
 
-    def _update(self, name: str, make: Callable[[str, Path, OnStep], UpdateReport]) -> UpdateReport:
+    def _update(self, name: str, make: Callable[[str, Path, OnStep, Path], UpdateReport]) -> UpdateReport:
         """The update of that name, made now or before, and its version taken into use."""
         checkpoints = self._run.path / "checkpoints"
         report = self._kept_update(name)
         if report is None:
             asyncio.run(self._source.rest())
-            with stage(f"Update: {name}") as shown:
-
-                def on_step(done: int, total: int, metrics: dict[str, float]) -> None:
-                    loss = f", loss {metrics['loss']:.3f}" if "loss" in metrics else ""
-                    shown.update(done, total, f"{done} of {total} tokens{loss}")
-
-                report = make(self._current, checkpoints, on_step)
+            with watched_update(f"Update: {name}") as on_step:
+                report = make(self._current, checkpoints, on_step, self._run.path / "updates" / name)
             self._run.log_metrics(Update(name=name, report=report).model_dump(mode="json"))
             say(f"    {describe(report)}")
         if report.version is not None:
@@ -188,18 +217,6 @@ class ClosedLoop:
                 )
             return report
         return None
-
-
-def describe(report: UpdateReport) -> str:
-    """An update in one line: what moved, or why nothing did."""
-    if report.gradient == "zero":
-        return f"The gradient is zero: {report.why}"
-    norms = [step.gradient_norm for step in report.steps]
-    early = f"; {report.stopped_early}" if report.stopped_early else ""
-    return (
-        f"The gradient is not zero (norm {number(norms[0], 3)} to {number(norms[-1], 3)}): {report.rows_used} rows, "
-        f"{report.trained_tokens} trained tokens, {len(report.steps)} steps, now {report.version}{early}"
-    )
 
 
 def _facts(name: str, report: UpdateReport) -> UpdateFacts:

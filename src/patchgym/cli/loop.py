@@ -9,18 +9,20 @@ from pathlib import Path
 
 import click
 
-from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport, describe
+from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport
 from patchgym.cli.console import number, say, show_json, show_line, show_table
 from patchgym.cli.eval import show_eval
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.tasks.build import build_watched
+from patchgym.cli.updating import describe
 from patchgym.cli.workshop import check_sandbox, make_manifest, opened_run, sandbox_options, sandboxes
 from patchgym.config import load_recipe
 from patchgym.content import cache_root
 from patchgym.errors import ConfigError, DataError
 from patchgym.grading import GRADER_VERSION
+from patchgym.policy.models import known_models
 from patchgym.records import Task
-from patchgym.rollout import LocalSource, PolicyOptions
+from patchgym.rollout import LocalSource, PolicyOptions, ServerSource, TrainableSource
 from patchgym.tasks import TaskSet, TaskSetRecipe
 from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import refuse_overlap
@@ -43,15 +45,13 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
     An interrupted loop goes on with the same command.
     """
     settings = load_recipe(LoopRecipe, recipe, overrides)
-    kind, _, model = settings.policy.partition(":")
-    if kind != "local" or not model:
-        raise ConfigError(f"The loop trains its policy, and cannot train {settings.policy!r}", mend="Use local:PATH.")
+    start = _trained(settings)
     where = out or Path("runs") / Path(recipe).stem
     given = TaskSet.load(taskset) if taskset is not None else None
     check_sandbox()
-    say(f"Load {model} (the first time it is fetched and dequantised, which takes a minute)")
-    source = LocalSource(settings.policy, model, PolicyOptions(batch=settings.rollout.concurrency))
+    source = _opened(settings, start)
     try:
+        asyncio.run(source.check())
         tasks = given or TaskSet.load(_built(settings.tasks))
         train, heldout = _sides(tasks, settings.train_on_benchmarks)
         if not train or not heldout:
@@ -63,7 +63,7 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
             for problem in run.problems:
                 say(f"  {problem}")
             run.write_report("tasks.jsonl", "\n".join(task.to_line() for task in tasks.tasks))
-            report = ClosedLoop(settings, run, factory, source, train, heldout).go(tasks.manifest)
+            report = ClosedLoop(settings, run, factory, source, start, train, heldout).go(tasks.manifest)
             run.write_report("report.json", report.model_dump_json(indent=1))
     finally:
         asyncio.run(source.close())
@@ -72,6 +72,42 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
     else:
         show_report(report)
     sys.exit(0 if report.judgement.sound else 1)
+
+
+def _trained(recipe: LoopRecipe) -> str:
+    """The model on this machine that the loop trains.
+
+    Raises:
+        ConfigError: the policy is none that can be trained, or there is nothing here to train for it.
+    """
+    kind, _, model = recipe.policy.partition(":")
+    if kind not in ("local", "vllm") or not model:
+        raise ConfigError(
+            f"The loop trains its policy, and cannot train {recipe.policy!r}", mend="Use local:PATH or vllm:MODEL."
+        )
+    if kind == "local" and recipe.start is not None:
+        raise ConfigError(
+            f"The recipe starts from {recipe.start} and samples {recipe.policy}", mend="Remove start: it is the policy."
+        )
+    start = recipe.start or model
+    if start not in known_models() and not Path(start).is_dir():
+        raise ConfigError(
+            f"The loop trains {start} here, and it is not on this machine",
+            why=f"The server of {recipe.policy} only samples.",
+            mend="Say start = DIR in the recipe, with the model that the server has.",
+        )
+    return start
+
+
+def _opened(recipe: LoopRecipe, start: str) -> TrainableSource:
+    """What samples the policy; it takes a new version after every update."""
+    options = PolicyOptions(batch=recipe.rollout.concurrency, base_url=recipe.base_url)
+    kind, _, model = recipe.policy.partition(":")
+    if kind == "vllm":
+        # What is known of a model here tells whether the server has the weights that are trained.
+        return ServerSource(recipe.policy, start if Path(start).is_dir() else model, options)
+    say(f"Load {model} (the first time it is fetched and dequantised, which takes a minute)")
+    return LocalSource(recipe.policy, model, options)
 
 
 def _sides(tasks: TaskSet, train_on_benchmarks: bool) -> tuple[tuple[Task, ...], tuple[Task, ...]]:

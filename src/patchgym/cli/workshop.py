@@ -15,9 +15,10 @@ from pydantic import JsonValue
 from patchgym.cli.console import number, stage
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
-from patchgym.records import RunManifest, Task, Trajectory
+from patchgym.records import RunManifest, Task, Trajectory, Tree
 from patchgym.reward import log_of, settle
 from patchgym.rollout import Collector, Counting, Phase, PolicySource, RolloutSettings, RunCounts, count_run
+from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import ClosingFactory, SandboxKind, sandbox_kind
 from patchgym.store import RunDirectory
 from patchgym.store.copying import copy_task
@@ -168,6 +169,31 @@ def collect(
             shown.update(counts.trajectories, total, _note(counts))
 
         found = settle(asyncio.run(collector.collect(phase, source, settings, final)))
+        shown.update(total, total, _note(count_run(found)))
+    log_rewards(run, phase.name, found)
+    return found
+
+
+def search(
+    title: str,
+    collector: Collector,
+    run: RunDirectory,
+    phase: Phase,
+    source: PolicySource,
+    settings: RolloutSettings,
+    how: SearchSettings,
+) -> list[Trajectory]:
+    """The same for search trees, of which the paths are returned."""
+    total = len(phase.tasks) * phase.samples
+    with stage(title, total) as shown:
+        done = [sum(run.tree(name).phase == phase.name for name in run.tree_ids)]
+
+        def final(tree: Tree) -> None:
+            done[0] += 1
+            shown.update(done[0], total, f"{done[0]} of {total} trees, the last with {len(tree.nodes)} steps")
+
+        asyncio.run(collector.search(phase, source, settings, how, final))
+        found = settle(run.phase(phase.name))
         shown.update(total, total, _note(count_run(found)))
     log_rewards(run, phase.name, found)
     return found

@@ -34,6 +34,10 @@ class Tokenizer(Protocol):
         """The conversation as one text."""
         ...
 
+    def save_pretrained(self, save_directory: str) -> object:
+        """Write its files into a directory."""
+        ...
+
     def encode(self, text: str, *, add_special_tokens: bool, split_special_tokens: bool) -> list[int]:
         """Text to ids; with ``split_special_tokens`` what looks like a special token is encoded as plain text."""
         ...

@@ -16,7 +16,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,17 +33,21 @@ if TYPE_CHECKING:
 
 DType = Literal["float32", "bfloat16", "float16"]
 
-_CHECKPOINT, _ADAPTER = "checkpoint.json", "adapter"
+_CHECKPOINT = "checkpoint.json"
+ADAPTER, MODEL, VALUE_HEAD = "adapter", "model", "value_head.safetensors"
+"""What may lie in a checkpoint's directory beside ``checkpoint.json``."""
 _VOLATILE = ("transformers_version", "_name_or_path")
 
 
 class CheckpointInfo(VersionedRecord):
-    """``checkpoint.json``: a published policy version. The LoRA adapter lies beside it, in ``adapter/``.
+    """``checkpoint.json``: a published policy version. Beside it lie its weights: a LoRA ``adapter/`` in PEFT's form,
+    or, where ``weights`` is ``full``, a ``model/`` in Hugging Face's; and ``value_head.safetensors``, where it was
+    trained with values.
 
-    ``base`` is the model (a name or a path) that the adapter belongs on; ``parent`` the version it was trained from,
-    None where that was the base; ``step`` counts updates; ``metrics`` are those of the last one. ``trained_on`` maps
-    the ids of all tasks that went into the weights to what tells their overlap with others
-    (``patchgym.tasks.overlap.refuse.overlap_keys``).
+    ``base`` is the model (a name or a path) that the adapter belongs on, or that the weights began as; ``parent`` the
+    version it was trained from, None where that was the base; ``step`` counts updates; ``metrics`` are those of the
+    last one. ``trained_on`` maps the ids of all tasks that went into the weights to what tells their overlap with
+    others (``patchgym.tasks.overlap.refuse.overlap_keys``).
     """
 
     version: str
@@ -52,6 +56,7 @@ class CheckpointInfo(VersionedRecord):
     algorithm: str
     step: int
     metrics: dict[str, float | None]
+    weights: Literal["adapter", "full"] = "adapter"
     trained_on: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
@@ -60,7 +65,8 @@ class LoadedModel:
     """A model in memory: in eval mode, on the CPU, without gradients asked for.
 
     ``version`` names exactly these weights; ``base`` is what to load underneath an adapter trained on them;
-    ``directory`` the files of the base; ``max_context`` the most tokens that a context with its answer may have.
+    ``directory`` the files of the base, or of weights that were all trained; ``max_context`` the most tokens that a
+    context with its answer may have.
     """
 
     model: "torch.nn.Module"
@@ -133,44 +139,36 @@ def load_base(path_or_name: str, *, dtype: DType = "float32", cache: Path | None
     directory = resolve_model(path_or_name, cache)
     if (directory / _CHECKPOINT).is_file():
         return load_base(read_checkpoint(directory).base, dtype=dtype, cache=cache)
-    transformers, torch = _late("transformers"), _late("torch")
-    with quiet(), _readable(directory):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            str(directory), dtype=getattr(torch, dtype), local_files_only=True
-        )
     known = path_or_name in known_models()
     named = path_or_name if known else directory.resolve().name
-    return LoadedModel(
-        model=model.eval().requires_grad_(False),
-        tokenizer=tokenizer,
-        version=f"{named}@{content_hash(directory, cache)[:12]}",
-        base=path_or_name if known else str(directory.resolve()),
-        directory=directory,
-        max_context=int(model.config.max_position_embeddings),
-    )
+    base = path_or_name if known else str(directory.resolve())
+    loaded = _from_directory(directory, dtype=dtype, base=base)
+    return replace(loaded, version=f"{named}@{content_hash(directory, cache)[:12]}")
 
 
 def load_model(
     path_or_name: str, *, merge_adapter: bool = True, dtype: DType = "float32", cache: Path | None = None
 ) -> LoadedModel:
     """Load a model or a checkpoint. ``merge_adapter`` adds a checkpoint's adapter into the weights (for sampling);
-    otherwise ``model`` is a frozen peft model with the adapter beside them.
+    otherwise ``model`` is a frozen peft model with the adapter beside them. A checkpoint of all weights has none, and
+    ``base`` is not read for it.
 
     Raises:
         UsageError, PrerequisiteError, StorageError: as ``resolve_model``.
         DataError: the directory is damaged, or the adapter does not fit its base.
     """
-    loaded = load_base(path_or_name, dtype=dtype, cache=cache)
     checkpoint = resolve_model(path_or_name, cache)
-    if not (checkpoint / _CHECKPOINT).is_file():
+    info = read_checkpoint(checkpoint) if (checkpoint / _CHECKPOINT).is_file() else None
+    if info is not None and info.weights == "full":
+        return replace(_from_directory(checkpoint / MODEL, dtype=dtype, base=info.base), version=info.version)
+    loaded = load_base(path_or_name, dtype=dtype, cache=cache)
+    if info is None:
         return loaded
-    info = read_checkpoint(checkpoint)
     peft = _late("peft")
     with quiet(), _readable(checkpoint):
-        adapted = peft.PeftModel.from_pretrained(loaded.model, str(checkpoint / _ADAPTER), local_files_only=True)
+        adapted = peft.PeftModel.from_pretrained(loaded.model, str(checkpoint / ADAPTER), local_files_only=True)
         # peft only warns where an adapter and its base do not cover each other.
-        with _late("safetensors").safe_open(checkpoint / _ADAPTER / "adapter_model.safetensors", "pt") as stored:
+        with _late("safetensors").safe_open(checkpoint / ADAPTER / "adapter_model.safetensors", "pt") as stored:
             if set(stored.keys()) != set(peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)):
                 raise ValueError("the adapter was made for another model")
         model = adapted.merge_and_unload() if merge_adapter else adapted
@@ -181,6 +179,28 @@ def load_model(
         base=info.base,
         directory=loaded.directory,
         max_context=loaded.max_context,
+    )
+
+
+def _from_directory(directory: Path, *, dtype: DType, base: str) -> LoadedModel:
+    """The model and the tokenizer in a directory, without a version.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    transformers, torch = _late("transformers"), _late("torch")
+    with quiet(), _readable(directory):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            str(directory), dtype=getattr(torch, dtype), local_files_only=True
+        )
+    return LoadedModel(
+        model=model.eval().requires_grad_(False),
+        tokenizer=tokenizer,
+        version="",
+        base=base,
+        directory=directory,
+        max_context=int(model.config.max_position_embeddings),
     )
 
 

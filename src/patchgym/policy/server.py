@@ -15,7 +15,7 @@ from pathlib import Path
 from patchgym.errors import ConfigError, ContextLengthError, DataError, EndpointError
 from patchgym.policy.endpoint import Endpoint, Sleep
 from patchgym.policy.handshake import Agreement, shake_hands
-from patchgym.policy.models import read_checkpoint
+from patchgym.policy.models import ADAPTER, MODEL, read_checkpoint
 from patchgym.policy.tokens import ModelTokens
 from patchgym.policy.vllm import Completion, ModelMissing, VllmServer
 from patchgym.records import Message, Sample, Sampling, StepTokens, ToolSpec, Usage
@@ -245,6 +245,7 @@ class ServerPolicy:
 
         Raises:
             UsageError, DataError: it is no checkpoint, or one of another model.
+            ConfigError: it holds all weights, and no adapter.
         """
         ours = self._tokens.weights
         if ours is not None and self._tokens.version is not None and self._tokens.weights_of(str(path)) == ours:
@@ -256,7 +257,13 @@ class ServerPolicy:
                 f"The checkpoint {path} is one of another model",
                 why=f"It belongs on {info.base}, and the server has {self._tokens.version}.",
             )
-        return _Version(info.version, (path / "adapter").resolve())
+        if info.weights == "full":
+            raise ConfigError(
+                f"A server cannot take {info.version} over",
+                why="All its weights were trained, and a running server takes LoRA adapters alone.",
+                mend=f"Serve {path / MODEL} itself, or train with an adapter.",
+            )
+        return _Version(info.version, (path / ADAPTER).resolve())
 
     def _alone(self) -> asyncio.Lock:
         """The lock of the running event loop around what changes on the server."""

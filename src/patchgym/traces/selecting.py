@@ -1,7 +1,7 @@
 """Rejection sampling: the trajectories that are worth learning from, out of samples and search trees alike."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +42,17 @@ class Selection:
     refused: dict[str, int]
 
 
+def accepted(trajectories: Iterable[Trajectory], rule: AcceptanceRule) -> Selection:
+    """What the rule accepts of trajectories whose ids differ; nothing is copied."""
+    refused: dict[str, int] = {}
+    able: list[_Candidate] = []
+    read = 0
+    for one in trajectories:
+        read += 1
+        _sort_in(0, one, rule, able, refused)
+    return Selection(read, [candidate.id for candidate in _chosen(able, rule, refused)], refused)
+
+
 def select(
     runs: Sequence[RunDirectory],
     new: RunDirectory,
@@ -61,12 +72,7 @@ def select(
         for one in run.trajectories:
             read += 1
             on_read(read)
-            reason = _refused(one, rule)
-            if reason is None:
-                reward = one.reward.value if one.reward and one.reward.value is not None else 0.0
-                able.append(_Candidate(number, one.id, one.task_id, len(one.steps), reward, _actions(one)))
-            else:
-                refused[reason] = refused.get(reason, 0) + 1
+            _sort_in(number, one, rule, able, refused)
     chosen = _chosen(able, rule, refused)
     for candidate in chosen:
         trajectory = runs[candidate.run].trajectory(candidate.id)
@@ -81,6 +87,15 @@ def select(
                 tasks[name] = task
     new.keep_tasks(tasks.values())
     return Selection(read, [candidate.id for candidate in chosen], refused)
+
+
+def _sort_in(run: int, one: Trajectory, rule: AcceptanceRule, able: list[_Candidate], refused: dict[str, int]) -> None:
+    reason = _refused(one, rule)
+    if reason is None:
+        reward = one.reward.value if one.reward and one.reward.value is not None else 0.0
+        able.append(_Candidate(run, one.id, one.task_id, len(one.steps), reward, _actions(one)))
+    else:
+        refused[reason] = refused.get(reason, 0) + 1
 
 
 def _refused(one: Trajectory, rule: AcceptanceRule) -> str | None:

@@ -16,11 +16,11 @@ from patchgym.train.integrity import Encoder
 from patchgym.train.reasons import Reason
 from patchgym.train.report import Mismatch, PolicyGradientSettings
 from patchgym.train.rows import RowSet, TokenRow, rows_from_trajectory
+from patchgym.train.spread import NOISE, unscored, useless, value_of
 
 CUT_OFF = frozenset({StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT, StopReason.TIME_LIMIT, StopReason.CONTEXT_LIMIT})
 """How an attempt ends that a limit cut off."""
 
-_NOISE = 1e-9
 _CHECKPOINT = re.compile(r"[a-z_]+-(\d+)-[0-9a-f]{8}(?:@|$)")
 
 Turns = Mapping[int, float]
@@ -91,18 +91,18 @@ class _Gathering:
         """Add the rows of one whole group."""
         scored = []
         for member in members:
-            reason = _unscored(member)
+            reason = unscored(member)
             if reason:
                 self.left_out[reason] += 1
             else:
                 scored.append(member)
         if not scored:
             return
-        useless = self._useless(scored)
-        if useless:
-            self.left_out[useless] += len(scored)
-            self.without_variance += useless is Reason.ZERO_VARIANCE
-            self.flat += [name] if useless in (Reason.ZERO_VARIANCE, Reason.SMALL_SPREAD) else []
+        why = useless(scored, self.settings)
+        if why:
+            self.left_out[why] += len(scored)
+            self.without_variance += why is Reason.ZERO_VARIANCE
+            self.flat += [name] if why in (Reason.ZERO_VARIANCE, Reason.SMALL_SPREAD) else []
             return
         for member, turns in zip(scored, self._advantages(scored), strict=True):
             reason = self._left_out(member, turns)
@@ -110,18 +110,6 @@ class _Gathering:
                 self.left_out[reason] += 1
             else:
                 self._add(member, turns or {})
-
-    def _useless(self, scored: Sequence[Trajectory]) -> Reason | None:
-        """Why a group can teach nothing, if so. With a learned baseline there is no such group."""
-        if self.settings.choices.baseline == "value":
-            return None
-        if sum(member.in_baseline for member in scored) < self.settings.min_group:
-            return Reason.SMALL_GROUP
-        values = [_value(member) for member in scored]
-        spread = max(values) - min(values)
-        if spread <= _NOISE:
-            return Reason.ZERO_VARIANCE
-        return Reason.SMALL_SPREAD if spread <= self.settings.least_spread + _NOISE else None
 
     def _advantages(self, scored: Sequence[Trajectory]) -> Sequence[Turns | None]:
         """For each member the advantages of its steps, noise as exactly 0; None where there is nothing to compare it
@@ -135,7 +123,7 @@ class _Gathering:
     def _in_group(self, scored: Sequence[Trajectory]) -> Sequence[Turns]:
         chosen = self.settings.choices
         in_baseline_G = torch.tensor([member.in_baseline for member in scored], dtype=torch.bool)
-        rewards_G = torch.tensor([_value(member) for member in scored], dtype=torch.float64)
+        rewards_G = torch.tensor([value_of(member) for member in scored], dtype=torch.float64)
         if chosen.baseline == "leave_one_out":
             advantages_G = leave_one_out_advantages(rewards_G, in_baseline_G)
         else:
@@ -198,24 +186,12 @@ class _Gathering:
             elif self._stale(row, trained):
                 self.left_out[Reason.STALE] += 1
             else:
-                self.rows.append(_with_advantages(row, turns, _value(member)))
+                self.rows.append(_with_advantages(row, turns, value_of(member)))
 
     def _stale(self, row: TokenRow, trained: Collection[int]) -> bool:
         most = self.settings.max_staleness
         versions = [version for turn, version in row.versions if turn in trained]
         return most is not None and any(updates_behind(version, self.updates) > most for version in versions)
-
-
-def _unscored(trajectory: Trajectory) -> Reason | None:
-    if not trajectory.reward_trusted:
-        return Reason.NOT_TRUSTED
-    return Reason.NOT_SCORED if trajectory.reward is None or trajectory.reward.value is None else None
-
-
-def _value(scored: Trajectory) -> float:
-    assert scored.reward is not None
-    assert scored.reward.value is not None
-    return scored.reward.value
 
 
 def _outcome(scored: Trajectory) -> float:
@@ -242,7 +218,7 @@ def _carried(path: Trajectory, labels: Turns) -> Turns:
 
 
 def _quiet(advantage: float) -> float:
-    return 0.0 if abs(advantage) < _NOISE else advantage
+    return 0.0 if abs(advantage) < NOISE else advantage
 
 
 def _with_advantages(row: TokenRow, turns: Turns, reward: float) -> TokenRow:

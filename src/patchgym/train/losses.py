@@ -13,7 +13,7 @@ from torch import Tensor
 
 from patchgym.train.algorithms import Normalise
 
-_AT_ONCE = 8
+_AT_ONCE = 8  # on a CPU, where the logits of so many stay in its cache
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,12 @@ def clipped_value_loss(values_N: Tensor, old_N: Tensor, returns_N: Tensor, *, cl
 
 
 def entropy(logits_NV: Tensor) -> Tensor:
-    """Entropy in nats of the distributions with these logits, shape N. A few at a time, so that they stay in the
-    processor's cache and little memory is needed where no gradient is."""
-    return (
-        torch.cat([_entropy(part) for part in torch.split(logits_NV, _AT_ONCE)])
-        if len(logits_NV)
-        else logits_NV.sum(-1)
-    )
+    """Entropy in nats of the distributions with these logits, shape N. On a CPU a few at a time, so that they stay in
+    its cache and little memory is needed where no gradient is."""
+    if not len(logits_NV):
+        return logits_NV.sum(-1)
+    at_once = _AT_ONCE if logits_NV.device.type == "cpu" else len(logits_NV)
+    return torch.cat([_entropy(part) for part in torch.split(logits_NV, at_once)])
 
 
 def token_weights(kind: Normalise, rows_N: Tensor, trained_R: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from patchgym.train.rows import TokenRow
 from patchgym.train.trie import Chunk, build_trie, cut, walk
 
 _LOGITS = 1 << 26  # numbers in the logits of one go: 256 MB in float32
+_PADDED = 1.25  # at most so many ids are read for each that is no padding
 
 LossOf = Callable[[Tensor, Predictions], Tensor]
 """The loss of some trained ids, summed: their numbers among the N, and what the model says of them."""
@@ -32,13 +33,15 @@ LossOf = Callable[[Tensor, Predictions], Tensor]
 
 @dataclass(frozen=True)
 class _Pass:
-    """A chunk laid out. It continues ``past``: chunks with the places of their ids that it can see. Its ids that
-    predict trained ones are ``places_U``, at ``temperature_U``; trained id ``numbers_M`` is ``targets_M``, predicted by
-    ``heads_M`` of the U."""
+    """A chunk laid out as ``B`` lines: one, in which ``mask_TS`` tells what an id can see, or one for each row of rows
+    that share nothing, of whose ids ``real_T`` are no padding. It continues ``past``: chunks with the places of their
+    ids that it can see. Its ids that predict trained ones are ``places_U``, at ``temperature_U``; trained id
+    ``numbers_M`` is ``targets_M``, predicted by ``heads_M`` of the U."""
 
-    ids_T: Tensor
-    positions_T: Tensor
+    ids_BT: Tensor
+    positions_BT: Tensor
     mask_TS: Tensor | None
+    real_T: Tensor | None
     past: tuple[tuple[int, Tensor], ...]
     continued: bool
     places_U: Tensor
@@ -93,11 +96,18 @@ class PackedRows:
 
     def _lay(self, chunk: Chunk, continued: bool, predicted: Sequence[tuple[int, int, float, int]]) -> _Pass:
         segments = [self.trie.segments[at] for at in chunk.segments]
+        ids = [one for segment in segments for one in segment.ids]
+        positions = [at for segment in segments for at in range(segment.start, segment.end)]
+        lines = [] if continued else self._lines(chunk)
+        wide = max(lines, default=len(ids))
+        starts = [number * wide for number in range(len(lines))]
+        places = [start + at for start, count in zip(starts, lines, strict=True) for at in range(count)]
         heads = {key: at for at, key in enumerate(dict.fromkeys((place, heat) for _, place, heat, _ in predicted))}
         return _Pass(
-            ids_T=self._tensor([one for segment in segments for one in segment.ids]),
-            positions_T=self._tensor([at for segment in segments for at in range(segment.start, segment.end)]),
-            mask_TS=self._mask(chunk),
+            ids_BT=self._laid(ids, places, wide),
+            positions_BT=self._laid(positions, places, wide),
+            mask_TS=None if lines else self._mask(chunk),
+            real_T=self._tensor(places) if lines else None,
             past=self._past(chunk.after),
             continued=continued,
             places_U=self._tensor([place for place, _ in heads]),
@@ -106,6 +116,30 @@ class PackedRows:
             heads_M=self._tensor([heads[place, heat] for _, place, heat, _ in predicted]),
             targets_M=self._tensor([target for *_, target in predicted]),
         )
+
+    def _lines(self, chunk: Chunk) -> list[int]:
+        """The lengths of rows that share nothing and of which nothing goes on in another chunk, where they are about as
+        long as each other: side by side they need no mask, and look at themselves alone. Nothing otherwise."""
+        if chunk.after is not None:
+            return []
+        lines: list[int] = []
+        for at, last in zip(chunk.segments, (None, *chunk.segments), strict=False):
+            segment = self.trie.segments[at]
+            if segment.parent is None:
+                lines.append(len(segment.ids))
+            elif segment.parent == last:
+                lines[-1] += len(segment.ids)
+            else:
+                return []
+        return lines if len(lines) > 1 and len(lines) * max(lines) <= _PADDED * sum(lines) else []
+
+    def _laid(self, numbers: Sequence[int], places: Sequence[int], wide: int) -> Tensor:
+        """Numbers at their places in lines that are so wide; without places as one line."""
+        if not places:
+            return self._tensor(numbers)[None]
+        laid_T = torch.zeros(-(-(max(places) + 1) // wide) * wide, dtype=torch.long, device=self.device)
+        laid_T[self._tensor(places)] = self._tensor(numbers)
+        return laid_T.view(-1, wide)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self.device)
@@ -139,7 +173,7 @@ class PackedRows:
 def predict(model: AdaptedModel, packed: PackedRows) -> Predictions:
     """What the model says of every trained id, without gradients."""
     total = sum(row.trained for row in packed.rows)
-    logprobs_N, entropy_N = (torch.zeros(total, device=packed.device) for _ in range(2))
+    logprobs_N, entropy_N, values_N = (torch.zeros(total, device=packed.device) for _ in range(3))
     kept: dict[int, _KeyValues] = {}
     with torch.no_grad():
         for at, entering in walk(packed.chunks, packed.home):
@@ -152,7 +186,9 @@ def predict(model: AdaptedModel, packed: PackedRows) -> Predictions:
                 seen = _predicted(model, one, hidden_TD)
                 logprobs_N[one.numbers_M] = seen.logprobs_N
                 entropy_N[one.numbers_M] = given(seen.entropy_N)
-    return Predictions(logprobs_N, entropy_N)
+                if seen.values_N is not None:
+                    values_N[one.numbers_M] = seen.values_N
+    return Predictions(logprobs_N, entropy_N, values_N if model.value_head is not None else None)
 
 
 def backward(
@@ -200,19 +236,23 @@ def backward(
 def by_rows(loss_of: LossOf, seen: Predictions) -> tuple[float, LossOf]:
     """The value of a loss at what ``predict`` said, and a sum over ids with the same gradient there: what is said of
     each id times the loss's derivative by it. For losses in which all ids of a row meet (GSPO's)."""
-    said = [seen.logprobs_N.clone().requires_grad_(), given(seen.entropy_N).clone().requires_grad_()]
+    said = [part.clone().requires_grad_() for part in _parts(seen)]
     loss = loss_of(torch.arange(len(said[0]), device=said[0].device), Predictions(*said))
-    by_logprob_N, by_entropy_N = torch.autograd.grad(loss, said, allow_unused=True)
+    slopes = torch.autograd.grad(loss, said, allow_unused=True)
 
     def summed(numbers_M: Tensor, again: Predictions) -> Tensor:
         total = again.logprobs_N.new_zeros(())
-        if by_logprob_N is not None:
-            total = total + (by_logprob_N[numbers_M] * again.logprobs_N).sum()
-        if by_entropy_N is not None:
-            total = total + (by_entropy_N[numbers_M] * given(again.entropy_N)).sum()
+        for slope_N, part_M in zip(slopes, _parts(again), strict=True):
+            if slope_N is not None:
+                total = total + (slope_N[numbers_M] * part_M).sum()
         return total
 
     return loss.item(), summed
+
+
+def _parts(seen: Predictions) -> list[Tensor]:
+    parts = [seen.logprobs_N, given(seen.entropy_N)]
+    return parts if seen.values_N is None else [*parts, seen.values_N]
 
 
 def given(entropy_N: Tensor | None) -> Tensor:
@@ -235,9 +275,12 @@ def _read(model: AdaptedModel, one: _Pass, kept: Mapping[int, _KeyValues]) -> tu
         for layer, (keys, values) in enumerate(zip(joined[::2], joined[1::2], strict=True)):
             cache.update(keys, values, layer)
     mask = None if one.mask_TS is None else one.mask_TS[None, None]
-    hidden_BTD = model.read(one.ids_T[None], cache, mask, one.positions_T[None])
+    hidden_BTD = model.read(one.ids_BT, cache, mask, one.positions_BT)
     layers = cache.layers if cache is not None and one.continued else []
-    return hidden_BTD[0], [part[:, :, before:] for layer in layers for part in contents(layer)]
+    hidden_TD = hidden_BTD.flatten(0, 1)
+    if one.real_T is not None:
+        hidden_TD = hidden_TD[one.real_T]
+    return hidden_TD, [part[:, :, before:] for layer in layers for part in contents(layer)]
 
 
 def _needed(model: AdaptedModel) -> list[bool]:
@@ -264,8 +307,7 @@ def _predicted(model: AdaptedModel, one: _Pass, hidden_TD: Tensor, entropy_gradi
         arguments = (hidden_UD[block_U], one.temperature_U[block_U], one.heads_M[some] - first, one.targets_M[some])
         parts.append(checkpoint(_head, model, entropy_gradient, *arguments, use_reentrant=False))
     back_M = order_M.argsort()
-    logprobs_M, entropy_M = (torch.cat(column)[back_M] for column in zip(*parts, strict=True))
-    return Predictions(logprobs_M, entropy_M)
+    return Predictions(*(torch.cat(column)[back_M] for column in zip(*parts, strict=True)))
 
 
 def _head(
@@ -275,8 +317,13 @@ def _head(
     temperature_U: Tensor,
     heads_M: Tensor,
     targets_M: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
+    """Log-probabilities and entropies of shape M, and values where the model has a head for them."""
     logits_UV = model.head(hidden_UD).float() / temperature_U[:, None]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy_U = entropy(logits_UV)
-    return logits_UV[heads_M, targets_M] - logits_UV.logsumexp(-1)[heads_M], entropy_U[heads_M]
+    logprobs_M = logits_UV[heads_M, targets_M] - logits_UV.logsumexp(-1)[heads_M]
+    if model.value_head is None:
+        return logprobs_M, entropy_U[heads_M]
+    seen_UD = hidden_UD if model.values_into_body else hidden_UD.detach()
+    return logprobs_M, entropy_U[heads_M], model.value_head(seen_UD.float())[heads_M, 0]

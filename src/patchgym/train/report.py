@@ -21,10 +21,16 @@ class TrainSettings(Settings):
 
     ``passes`` over the rows; ``rows_per_step`` rows share one optimizer step, and go through the model as one trie
     (``packed``) in chunks of at most ``micro_batch_tokens`` ids; with ``recompute`` the activations of one chunk are
-    held at a time, and what others continue is read twice. ``max_row_tokens`` leaves longer rows out. ``lora_rank``
-    and ``lora_layers`` (the last so many layers; None is all) shape a new adapter; an update that starts from a
-    checkpoint goes on with that one's shape. ``grad_clip`` bounds the gradient's norm. ``seconds`` ends an update
-    before the step that would overrun it; one step is always made.
+    held at a time, and what others continue is read twice. ``max_row_tokens`` leaves longer rows out. ``grad_clip``
+    bounds the gradient's norm. ``seconds`` ends an update before the step that would overrun it; one step is always
+    made. Where an update's state is kept (``state``), it is written every ``save_every`` steps; ``keep_states`` keeps
+    all of them, so that any step can be replayed at once.
+
+    ``adapter`` is what is trained: a ``lora``, or with ``none`` all weights. ``lora_rank`` and ``lora_layers`` (the
+    last so many layers; None is all) shape a new adapter; an update that starts from a checkpoint goes on with that
+    one's shape. ``dtype`` is what the model computes in: with ``bfloat16`` an adapter stays in float32 on a base in
+    bfloat16, and weights that are all trained keep float32 masters, which the optimizer moves and a checkpoint holds.
+    ``device`` is where: ``auto`` takes a CUDA device where there is one.
 
     Fewer adapted layers are faster, because the backward pass ends at the lowest one: 209, 289 and 346 row tokens a
     CPU second with all 30, the last 15 and the last 10 layers of a model of 135M (steps of 4 rows of 590 tokens). In
@@ -37,12 +43,27 @@ class TrainSettings(Settings):
     micro_batch_tokens: int = Field(default=1024, ge=1)
     recompute: bool = False
     max_row_tokens: int = Field(default=2048, ge=2)
+    adapter: Literal["lora", "none"] = "lora"
     lora_rank: int = Field(default=16, ge=1)
     lora_layers: int | None = Field(default=None, ge=1)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     grad_clip: float = Field(default=1.0, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     seconds: float | None = Field(default=None, gt=0)
     seed: int = 0
+    save_every: int = Field(default=1, ge=1)
+    keep_states: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.adapter == "none" and self.lora_layers is not None:
+            raise ConfigError(
+                "lora_layers has no adapter to shape",
+                why="adapter is none: all weights are trained.",
+                mend="Remove lora_layers, or set adapter to lora.",
+            )
+        return self
 
 
 class SftSettings(TrainSettings):
@@ -57,12 +78,14 @@ _STYLE = 0.05
 
 class ValueSettings(Settings):
     """Of the ``value`` baseline (PPO): ``weight`` and ``clip`` (in rewards) of the value loss
-    (``losses.clipped_value_loss``); ``discount`` and ``decay`` of ``advantages.generalised_advantages``."""
+    (``losses.clipped_value_loss``); ``discount`` and ``decay`` of ``advantages.generalised_advantages``; ``into_body``
+    lets the value loss move the model under the value head as well."""
 
     weight: float = Field(default=0.5, ge=0)
     clip: float = Field(default=0.2, gt=0)
     discount: float = Field(default=1.0, gt=0, le=1)
     decay: float = Field(default=0.95, ge=0, le=1)
+    into_body: bool = True
 
 
 class PolicyGradientSettings(TrainSettings):
@@ -227,6 +250,10 @@ class SamplerGap(Record):
     mean: float
     largest: float
     by_turn: dict[int, float]
+
+
+OnReport = Callable[[int, StepReport], None]
+"""Called after every optimizer step with its number, from 1, and its report."""
 
 
 class UpdateReport(VersionedRecord):

@@ -1,4 +1,4 @@
-"""The one training loop. It reads from top to bottom: ``train`` is an update, ``_step`` an optimizer step.
+"""The one training loop. It reads from top to bottom: ``train`` is an update, ``take_step`` an optimizer step.
 
 The optimizer is AdamW on the adapter's float32 weights. Its state is not carried from one update to the next: the
 moments of another policy's gradients would be stale, and a first step is then about ``learning_rate`` for each weight
@@ -9,26 +9,54 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from patchgym.errors import DivergenceError
 from patchgym.train.batch import make_batch
+from patchgym.train.causes import diverged_gradient, diverged_loss, why_zero
 from patchgym.train.checkpoint import publish_checkpoint
 from patchgym.train.figures import step_figures
 from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
 from patchgym.train.objectives import Objective, Say
 from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
+from patchgym.train.parallel import Ranks, ranks_here
 from patchgym.train.reasons import Reason
-from patchgym.train.report import OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
+from patchgym.train.report import Mismatch, OnReport, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import RowSet, TokenRow
+from patchgym.train.state import Reached, UpdateState
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Rows that a model can be trained on, and the rows of each step. ``left_out`` counts the others by reason,
+    ``refused`` are those that the objective found wrong."""
+
+    plan: list[list[TokenRow]]
+    left_out: Counter[Reason]
+    refused: Mapping[TokenRow, Mismatch]
+
+
+def make_ready(rows: RowSet, model: AdaptedModel, objective: Objective, settings: TrainSettings) -> Ready:
+    """What is done before the first step. The model must hold the weights that the update starts from."""
+    kept, left_out = _fitting(rows, model)
+    refused = objective.prepare(kept, _says(model, settings.micro_batch_tokens))
+    left_out.update(mismatch.reason for mismatch in refused.values())
+    return Ready(schedule([row for row in kept if row not in refused], settings), left_out, refused)
+
+
+def make_optimizer(model: AdaptedModel, settings: TrainSettings) -> torch.optim.Optimizer:
+    """The optimizer of one update."""
+    return torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
+    )
 
 
 def train(
@@ -40,48 +68,57 @@ def train(
     out: Path,
     trained_on: Mapping[str, Sequence[str]],
     on_step: OnStep | None = None,
+    on_report: OnReport | None = None,
+    state: UpdateState | None = None,
 ) -> UpdateReport:
     """Make one update and publish it under ``out``. Where no gradient was there, nothing moves or is published.
-    ``trained_on`` goes on record with it.
+    ``trained_on`` goes on record with it. With a ``state`` every step is written down, and an update that was begun
+    there goes on from its last one; one that is done is not made again.
 
     Raises:
         DivergenceError: a loss or a gradient is not finite; nothing is published.
-        StorageError: the checkpoint could not be written; earlier ones stay.
+        StorageError: a state or the checkpoint could not be written; earlier ones stay.
     """
-    kept, left_out = _fitting(rows, model)
-    refused = objective.prepare(kept, _says(model, settings.micro_batch_tokens))
-    kept = [row for row in kept if row not in refused]
-    left_out.update(mismatch.reason for mismatch in refused.values())
-    plan = schedule(kept, settings)
-    progress = _Progress(sum(map(_trained, plan)), settings.seconds, on_step)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=True
-    )
-    steps: list[StepReport] = []
-    gap: SamplerGap | None = None
+    known = state.done() if state else None
+    if known is not None and (known.version is None or (out / known.version).is_dir()):
+        return known
+    ranks = ranks_here()
+    ready = make_ready(rows, model, objective, settings)
+    plan, optimizer = ready.plan, make_optimizer(model, settings)
+    reached = state.resume(model, optimizer) if state else Reached([], 0.0)
+    steps, gap = reached.reports, reached.lines[0].gap if reached.lines else None
+    done = sum(step.trained_tokens for step in steps)
+    shown = on_step if ranks.first else None
+    progress = _Progress(sum(map(_trained, plan)), settings.seconds, shown, done, reached.seconds)
     stopped = ""
-    for step_rows in plan:
-        if not progress.has_time_for(_trained(step_rows)):
+    for number, step_rows in enumerate(plan[len(steps) :], start=len(steps) + 1):
+        if not ranks.once(partial(progress.has_time_for, _trained(step_rows))):
             stopped = f"the limit of {settings.seconds:g} s came after {len(steps)} of {len(plan)} steps"
             break
-        report, step_gap = _step(step_rows, model, objective, optimizer, settings, progress)
+        report, step_gap = take_step(step_rows, model, objective, optimizer, settings, progress.advance, ranks)
         steps.append(report)
         gap = gap or (step_gap if objective.algorithm != "sft" else None)
+        progress.figures = {"step": float(number), "loss": report.loss, "gradient_norm": report.gradient_norm}
+        if state:
+            state.keep(number, len(plan), report, gap if number == 1 else None, model, optimizer)
+        if on_report:
+            on_report(number, report)
     moved = any(step.gradient_norm > 0 for step in steps)
     summary = {"loss": steps[-1].loss, "gradient_norm": steps[-1].gradient_norm} if steps else {}
     info = None
     if moved:
-        info = publish_checkpoint(model, out, algorithm=objective.algorithm, metrics=summary, trained_on=trained_on)
-    return UpdateReport(
+        publish = partial(publish_checkpoint, model, out, algorithm=objective.algorithm, trained_on=trained_on)
+        info = ranks.once(partial(publish, metrics=summary))
+    update = UpdateReport(
         algorithm=objective.algorithm,
         parent=model.version,
         version=info.version if info else None,
         gradient="nonzero" if moved else "zero",
-        why="" if moved else _why_zero(rows, left_out, steps),
+        why="" if moved else why_zero(rows, ready.left_out, steps, settings),
         stopped_early=stopped,
         rows_used=len({id(row) for step in plan[: len(steps)] for row in step}),
-        left_out={reason.value: count for reason, count in sorted(left_out.items())},
-        mismatches=(*rows.mismatches, *refused.values()),
+        left_out={reason.value: count for reason, count in sorted(ready.left_out.items())},
+        mismatches=(*rows.mismatches, *ready.refused.values()),
         groups=rows.groups,
         zero_variance_groups=rows.zero_variance_groups,
         flat_groups=rows.flat_groups,
@@ -92,20 +129,29 @@ def train(
         sampler_gap=gap,
         seconds=progress.elapsed,
     )
+    if state:
+        state.finish(update)
+    return update
 
 
-def _step(
+def take_step(
     rows: Sequence[TokenRow],
     model: AdaptedModel,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     settings: TrainSettings,
-    progress: "_Progress",
+    advance: Callable[[int], None] = lambda tokens: None,
+    ranks: Ranks = Ranks(),  # noqa: B008
 ) -> tuple[StepReport, SamplerGap]:
-    """One optimizer step: gradients of all chunks add up, then the weights move once."""
-    began = time.monotonic()
-    packed = PackedRows(rows, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
-    batch, divisor = make_batch(rows, model.device), objective.normaliser(rows)
+    """One optimizer step: gradients of all chunks of all processes add up, then the weights move once. ``advance`` is
+    told how many trained ids are through.
+
+    Raises:
+        DivergenceError: the loss or the gradient is not finite; the weights did not move.
+    """
+    began, mine = time.monotonic(), ranks.share(rows)
+    packed = PackedRows(mine, settings.micro_batch_tokens, split=settings.recompute, device=model.device)
+    batch, divisor = make_batch(mine, model.device), objective.normaliser(rows)
     seen: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def loss_of(numbers_M: Tensor, predictions: Predictions) -> Tensor:
@@ -113,10 +159,10 @@ def _step(
         losses_M, figures = objective.token_losses(part, predictions)
         loss = losses_M.sum() / divisor
         if not math.isfinite(loss.item()):
-            raise _diverged("loss", loss.item(), part.trajectories)
+            raise diverged_loss(loss.item(), part, predictions.logprobs_N, losses_M, model)
         for name, values_M in {**figures, "sampler": part.sampler_N, "turn": part.turns_N}.items():
             seen[name].append(values_M)
-        progress.advance(len(numbers_M))
+        advance(len(numbers_M))
         return loss
 
     total: float | None = None
@@ -124,32 +170,52 @@ def _step(
     if objective.whole_rows and len(packed.chunks) > 1:
         total, summand = by_rows(loss_of, predict(model, packed))
     added = backward(model, packed, summand, entropy_gradient=objective.entropy_gradient, recompute=settings.recompute)
-    total = added if total is None else total
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip).item()
+    total = ranks.total(added if total is None else total)
+    weights = model.parameters()
+    ranks.sum_gradients(weights)
+    total_norm = torch.nn.utils.get_total_norm(part.grad for part in weights if part.grad is not None)
+    norm = total_norm.item()
     if not math.isfinite(norm):
-        raise _diverged("gradient", norm, batch.trajectories)
+        raise diverged_gradient(norm, rows, model, _alone(model, objective))
+    torch.nn.utils.clip_grads_with_norm_(weights, settings.grad_clip, total_norm)
     if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
         optimizer.step()
+        model.moved()
     optimizer.zero_grad()
-    joined = {name: torch.cat(parts) for name, parts in seen.items()}
+    joined = ranks.joined(seen)
+    advance(_trained(rows) - _trained(mine))  # what the other processes did
     report = StepReport(
         rows=len(rows),
         total_tokens=sum(len(row.ids) for row in rows),
-        read_tokens=packed.read,
+        read_tokens=int(ranks.total(packed.read)),
         loss=total,
         gradient_norm=norm,
         **step_figures(joined),
         seconds=time.monotonic() - began,
     )
-    progress.figures = {"step": progress.figures.get("step", 0.0) + 1, "loss": total, "gradient_norm": norm}
     return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
+
+
+def _alone(model: AdaptedModel, objective: Objective) -> Callable[[TokenRow], None]:
+    """The gradient of a single row, to find the one that is to blame."""
+
+    def gradient_of(row: TokenRow) -> None:
+        batch, divisor = make_batch([row], model.device), objective.normaliser([row])
+
+        def loss_of(numbers_M: Tensor, predictions: Predictions) -> Tensor:
+            return objective.token_losses(batch.take(numbers_M), predictions)[0].sum() / divisor
+
+        packed = PackedRows([row], len(row.ids), device=model.device)
+        backward(model, packed, loss_of, entropy_gradient=objective.entropy_gradient)
+
+    return gradient_of
 
 
 def _says(model: AdaptedModel, chunk_ids: int) -> Say:
     def say(rows: Sequence[TokenRow], of: Literal["start", "base"]) -> Predictions:
         packed = PackedRows(rows, chunk_ids, device=model.device)
-        with model.peft_model.disable_adapter() if of == "base" else nullcontext():
-            return predict(model, packed)
+        with model.reference() if of == "base" else nullcontext(model) as asked:
+            return predict(asked, packed)
 
     return say
 
@@ -170,18 +236,19 @@ def schedule(rows: Sequence[TokenRow], settings: TrainSettings) -> list[list[Tok
 
 @dataclass
 class _Progress:
-    """How far an update is, and whether there is time for more."""
+    """How far an update is, and whether there is time for more. ``before`` is the time that earlier tries took."""
 
     total: int
     seconds: float | None
     on_step: OnStep | None
-    done: int = 0
+    done: int
+    before: float
     figures: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self.began
+        return self.before + time.monotonic() - self.began
 
     def advance(self, tokens: int) -> None:
         self.done += tokens
@@ -216,25 +283,3 @@ def _sampler_gap(difference_N: Tensor, turns_N: Tensor) -> SamplerGap:
     gap_N = difference_N.abs()
     by_turn = {turn: gap_N[turns_N == turn].mean().item() for turn in sorted(set(turns_N.tolist()))}
     return SamplerGap(mean=gap_N.mean().item(), largest=gap_N.max().item(), by_turn=by_turn)
-
-
-def _diverged(what: str, value: float, names: Sequence[str]) -> DivergenceError:
-    return DivergenceError(
-        f"The {what} is {value}",
-        why=f"It came up in rows of {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}.",
-        mend="Nothing was published. Lower the learning rate, or look at those trajectories' log-probabilities.",
-    )
-
-
-def _why_zero(rows: RowSet, left_out: Counter[Reason], steps: Sequence[StepReport]) -> str:
-    """Which of the known causes of a zero gradient it was."""
-    if steps and all(step.clip_share == 1.0 for step in steps):
-        return "every trained id was clipped: its ratio to the sampler is past the clip range already"
-    if steps:
-        return "rows were trained and their gradients cancel out or underflow to zero"
-    if rows.groups and rows.zero_variance_groups == rows.groups:
-        return f"no group has variance: in each of the {rows.groups} all rewards are equal"
-    if not left_out:
-        return "there were no trajectories"
-    causes = [f"{count} x {reason.value} ({reason.meaning})" for reason, count in left_out.most_common()]
-    return f"there was no row to train on: {', '.join(causes)}"
