@@ -183,7 +183,8 @@ def take_step(
         model.moved()
     optimizer.zero_grad()
     joined = ranks.joined(seen)
-    advance(_trained(rows) - _trained(mine))  # what the other processes did
+    if len(mine) < len(rows):
+        advance(_trained(rows) - _trained(mine))  # what the other processes did
     report = StepReport(
         rows=len(rows),
         total_tokens=sum(len(row.ids) for row in rows),
