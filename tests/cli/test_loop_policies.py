@@ -33,6 +33,7 @@ SETTINGS = {
     "samples": 2,
     "rollout.max_tokens": 8,
     "warm_start.passes": 1,
+    "warm_start.lora_layers": 2,
     "warm_start.lora_rank": 4,
     "warm_start.max_row_tokens": 16000,
     "grpo.lora_rank": 4,
@@ -92,7 +93,7 @@ def test_versions_are_trained_here_and_handed_to_the_server_that_samples(model: 
     from tests.policy.vllm_server import vllm_server
 
     network = tiny_network(max_position_embeddings=LONG)
-    with vllm_server(network=network, context=LONG, root=str(model)) as fake:
+    with vllm_server(network=network, context=LONG, root=str(model), mode="processed_logprobs") as fake:
         report = looped(tmp_path, policy="vllm:tiny", start=model, base_url=fake.url, resample=1)
         asked: list[Any] = fake.bodies("/v1/load_lora_adapter")
         sampled = [sent["model"] for sent in fake.sampled()]
