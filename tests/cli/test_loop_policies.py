@@ -57,7 +57,7 @@ def looped(place: Path, **settings: object) -> LoopReport:
     objects = ObjectStore(place / "objects")
     lock = (resources.files("patchgym.tasks.sources") / "locks" / "pytest.txt").read_text(encoding="utf-8")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    limits = calc_task(objects).limits.model_copy(update={"turns": 2})
+    limits = calc_task(objects).limits.model_copy(update={"turns": 6})
     environment = Environment(python=python, lock=lock)
     task = calc_task(objects).model_copy(update={"environment": environment, "limits": limits})
     (place / "set").mkdir()
@@ -98,7 +98,7 @@ def test_versions_are_trained_here_and_handed_to_the_server_that_samples(model: 
         asked: list[Any] = fake.bodies("/v1/load_lora_adapter")
         sampled = [sent["model"] for sent in fake.sampled()]
     warm = report.updates["warm-start"].version
-    assert warm is not None
+    assert warm is not None, report.updates["warm-start"].why
     assert [sent["lora_name"] for sent in asked] == [warm]
     assert Path(asked[0]["lora_path"]) == tmp_path / "run" / "checkpoints" / warm / "adapter"
     assert sampled.index(warm) > 0
