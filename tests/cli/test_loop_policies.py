@@ -33,6 +33,7 @@ SETTINGS = {
     "samples": 2,
     "rollout.max_tokens": 8,
     "warm_start.passes": 1,
+    "warm_start.lora_layers": 2,
     "warm_start.lora_rank": 4,
     "warm_start.max_row_tokens": 16000,
     "grpo.lora_rank": 4,
@@ -56,7 +57,7 @@ def looped(place: Path, **settings: object) -> LoopReport:
     objects = ObjectStore(place / "objects")
     lock = (resources.files("patchgym.tasks.sources") / "locks" / "pytest.txt").read_text(encoding="utf-8")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    limits = calc_task(objects).limits.model_copy(update={"turns": 2})
+    limits = calc_task(objects).limits.model_copy(update={"turns": 6})
     environment = Environment(python=python, lock=lock)
     task = calc_task(objects).model_copy(update={"environment": environment, "limits": limits})
     (place / "set").mkdir()
@@ -92,12 +93,12 @@ def test_versions_are_trained_here_and_handed_to_the_server_that_samples(model: 
     from tests.policy.vllm_server import vllm_server
 
     network = tiny_network(max_position_embeddings=LONG)
-    with vllm_server(network=network, context=LONG, root=str(model)) as fake:
+    with vllm_server(network=network, context=LONG, root=str(model), mode="processed_logprobs") as fake:
         report = looped(tmp_path, policy="vllm:tiny", start=model, base_url=fake.url, resample=1)
         asked: list[Any] = fake.bodies("/v1/load_lora_adapter")
         sampled = [sent["model"] for sent in fake.sampled()]
     warm = report.updates["warm-start"].version
-    assert warm is not None
+    assert warm is not None, report.updates["warm-start"].why
     assert [sent["lora_name"] for sent in asked] == [warm]
     assert Path(asked[0]["lora_path"]) == tmp_path / "run" / "checkpoints" / warm / "adapter"
     assert sampled.index(warm) > 0
