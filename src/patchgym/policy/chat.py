@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from patchgym.errors import ConfigError
-from patchgym.records import Message
+from patchgym.records import Message, Sample, StepTokens, Usage
 
 _MARK = "\ue000\ue001\ue000"
 
@@ -180,4 +180,37 @@ def _unusable(why: str) -> ConfigError:
         "The model's chat template cannot be used token by token",
         why=f"{why[:1].upper()}{why[1:]}.",
         mend="Choose another model, or put a template into its directory that only ever appends.",
+    )
+
+
+class Drawn(Protocol):
+    """An answer as ids: what was drawn, the log-probability of each in nats, whether it ended by itself, and how many
+    ids of the context were not read again (None: not told)."""
+
+    @property
+    def ids(self) -> tuple[int, ...]: ...
+    @property
+    def logprobs(self) -> tuple[float, ...]: ...
+    @property
+    def stopped(self) -> bool: ...
+    @property
+    def cached(self) -> int | None: ...
+
+
+def exact_sample(
+    encoder: ChatEncoder, context: Sequence[int], known: int, drawn: Drawn, version: str | None = None
+) -> Sample:
+    """The sample of an answer to a ``context`` whose first ``known`` ids an earlier sample of the conversation has,
+    with its ids as drawn; ``version`` as ``Sample.policy_version``."""
+    return Sample(
+        message=Message(role="assistant", content=encoder.decode(drawn.ids), sampled_ids=drawn.ids),
+        tokens=StepTokens(
+            prompt_ids=tuple(context[known:]),
+            sampled_ids=drawn.ids,
+            logprobs=drawn.logprobs,
+            mask=(1,) * len(drawn.ids),
+        ),
+        usage=Usage(prompt_tokens=len(context), sampled_tokens=len(drawn.ids), cached_tokens=drawn.cached),
+        finish_reason="stop" if drawn.stopped else "length",
+        policy_version=version,
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchgym.errors import ConfigError, ContextLengthError, DataError
-from patchgym.policy.chat import ChatEncoder
+from patchgym.policy.chat import ChatEncoder, exact_sample
 from patchgym.policy.models import DType, LoadedModel, load_model
-from patchgym.records import Message, Sample, Sampling, StepTokens, ToolSpec, Usage
+from patchgym.records import Message, Sample, Sampling, ToolSpec
 
 if TYPE_CHECKING:
     import torch
@@ -80,17 +80,7 @@ class LocalPolicy:
             tuple(ids), min(room, sampling.max_tokens), sampling.temperature, sampling.top_p, sampling.seed
         )
         done = await asyncio.wrap_future(self._engine.submit(request))
-        return Sample(
-            message=Message(role="assistant", content=encoder.decode(done.ids), sampled_ids=done.ids),
-            tokens=StepTokens(
-                prompt_ids=tuple(ids[known:]),
-                sampled_ids=done.ids,
-                logprobs=done.logprobs,
-                mask=(1,) * len(done.ids),
-            ),
-            usage=Usage(prompt_tokens=len(ids), sampled_tokens=len(done.ids), cached_tokens=done.cached),
-            finish_reason="stop" if done.stopped else "length",
-        )
+        return exact_sample(encoder, ids, known, done)
 
     async def load_checkpoint(self, path: Path | str) -> None:
         """Go on with the model or checkpoint at ``path``, once the requests made so far are answered.

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchgym.errors import ConfigError, ContextLengthError, DataError, EndpointError
+from patchgym.policy.chat import exact_sample
 from patchgym.policy.endpoint import Endpoint, Sleep
 from patchgym.policy.handshake import Agreement, shake_hands
 from patchgym.policy.models import ADAPTER, MODEL, read_checkpoint
 from patchgym.policy.tokens import ModelTokens
 from patchgym.policy.vllm import Completion, ModelMissing, VllmServer
-from patchgym.records import Message, Sample, Sampling, StepTokens, ToolSpec, Usage
+from patchgym.records import Message, Sample, Sampling, ToolSpec
 
 _DEFAULT_URL = "http://127.0.0.1:8000/v1"
 _LISTED_TRIES, _LISTED_PAUSE_S = 20, 0.5
@@ -107,18 +108,7 @@ class ServerPolicy:
         wanted = sampling.model_copy(update={"max_tokens": min(room, sampling.max_tokens)})
         async with self._held() as version:
             done = await self._complete(version, ids, wanted)
-        return Sample(
-            message=Message(role="assistant", content=self._tokens.encoder.decode(done.ids), sampled_ids=done.ids),
-            tokens=StepTokens(
-                prompt_ids=tuple(ids[known:]),
-                sampled_ids=done.ids,
-                logprobs=done.logprobs,
-                mask=(1,) * len(done.ids),
-            ),
-            usage=Usage(prompt_tokens=len(ids), sampled_tokens=len(done.ids), cached_tokens=done.cached),
-            finish_reason="stop" if done.stopped else "length",
-            policy_version=version.version,
-        )
+        return exact_sample(self._tokens.encoder, ids, known, done, version.version)
 
     async def check(self) -> None:
         """Shake hands with the server, and give it the checkpoint to sample from, if there is one.

@@ -80,6 +80,10 @@ class Ranks:
         return told
 
 
+ALONE = Ranks()
+"""One process."""
+
+
 def ranks_here() -> Ranks:
     """The processes that this one was launched with; begins to talk to them where there are others.
 

@@ -27,7 +27,7 @@ from patchgym.train.losses import Predictions
 from patchgym.train.model import AdaptedModel
 from patchgym.train.objectives import Objective, Say
 from patchgym.train.packed import LossOf, PackedRows, backward, by_rows, predict
-from patchgym.train.parallel import Ranks, ranks_here
+from patchgym.train.parallel import ALONE, Ranks, ranks_here
 from patchgym.train.reasons import Reason
 from patchgym.train.report import Mismatch, OnReport, OnStep, SamplerGap, StepReport, TrainSettings, UpdateReport
 from patchgym.train.rows import RowSet, TokenRow
@@ -141,7 +141,7 @@ def take_step(
     optimizer: torch.optim.Optimizer,
     settings: TrainSettings,
     advance: Callable[[int], None] = lambda tokens: None,
-    ranks: Ranks = Ranks(),  # noqa: B008
+    ranks: Ranks = ALONE,
 ) -> tuple[StepReport, SamplerGap]:
     """One optimizer step: gradients of all chunks of all processes add up, then the weights move once. ``advance`` is
     told how many trained ids are through.
@@ -171,17 +171,8 @@ def take_step(
         total, summand = by_rows(loss_of, predict(model, packed))
     added = backward(model, packed, summand, entropy_gradient=objective.entropy_gradient, recompute=settings.recompute)
     total = ranks.total(added if total is None else total)
-    weights = model.parameters()
-    ranks.sum_gradients(weights)
-    total_norm = torch.nn.utils.get_total_norm(part.grad for part in weights if part.grad is not None)
-    norm = total_norm.item()
-    if not math.isfinite(norm):
-        raise diverged_gradient(norm, rows, model, _alone(model, objective))
-    torch.nn.utils.clip_grads_with_norm_(weights, settings.grad_clip, total_norm)
-    if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
-        optimizer.step()
-        model.moved()
-    optimizer.zero_grad()
+    ranks.sum_gradients(model.parameters())
+    norm = _move(rows, model, objective, optimizer, settings.grad_clip)
     joined = ranks.joined(seen)
     if len(mine) < len(rows):
         advance(_trained(rows) - _trained(mine))  # what the other processes did
@@ -195,6 +186,27 @@ def take_step(
         seconds=time.monotonic() - began,
     )
     return report, _sampler_gap(joined["logprob"] - joined["sampler"], joined["turn"])
+
+
+def _move(
+    rows: Sequence[TokenRow],
+    model: AdaptedModel,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    grad_clip: float,
+) -> float:
+    """Move the weights by their gradients, once; the norm of those before it was clipped."""
+    weights = model.parameters()
+    total_norm = torch.nn.utils.get_total_norm(part.grad for part in weights if part.grad is not None)
+    norm = total_norm.item()
+    if not math.isfinite(norm):
+        raise diverged_gradient(norm, rows, model, _alone(model, objective))
+    torch.nn.utils.clip_grads_with_norm_(weights, grad_clip, total_norm)
+    if norm > 0:  # without a gradient AdamW would still move weights by momentum and decay
+        optimizer.step()
+        model.moved()
+    optimizer.zero_grad()
+    return norm
 
 
 def _alone(model: AdaptedModel, objective: Objective) -> Callable[[TokenRow], None]:
