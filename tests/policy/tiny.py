@@ -19,8 +19,6 @@ CHATML = (
     "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# A tiny model gains nothing from a second thread, and loses a lot where other work holds the cores.
-torch.set_num_threads(1)
 
 START, END, VOCABULARY, CONTEXT = 257, 256, 258, 512
 

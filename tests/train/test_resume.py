@@ -167,6 +167,30 @@ def test_an_update_interrupted_between_two_states_goes_on_from_the_earlier_one(
     assert again.version == made(tmp_path / "whole", groups, model_dir, cache).version
 
 
+def test_an_update_goes_on_with_as_many_threads_as_it_was_begun_with(
+    groups: list[Trajectory], model_dir: Path, cache: Path, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+
+    def look(number: int, report: StepReport) -> None:
+        seen.append(torch.get_num_threads())
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    here = torch.get_num_threads()
+    torch.set_num_threads(here + 1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            made(tmp_path / "cut", groups, model_dir, cache, on_report=look)
+        whole = made(tmp_path / "whole", groups, model_dir, cache)
+    finally:
+        torch.set_num_threads(here)
+    again = made(tmp_path / "cut", groups, model_dir, cache, on_report=look)
+    found = replay(tmp_path / "cut" / "updates" / "grpo", 2, cache=cache, on_report=look)
+    assert seen == [here + 1] * (STEPS + 2)
+    assert (again.version, found.verdict, torch.get_num_threads()) == (whole.version, "exact", here)
+
+
 def test_a_state_that_is_damaged_is_passed_over_for_the_one_before(
     groups: list[Trajectory], cut: Path, model_dir: Path, cache: Path, tmp_path: Path
 ) -> None:

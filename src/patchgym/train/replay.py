@@ -1,7 +1,7 @@
 """A step of an update made again, and how far what comes out is what came out then.
 
-On the machine that made it, with the same libraries and number of threads, a step gives the same bits. Elsewhere sums
-run in another order: then its figures agree within rounding.
+On the machine that made it, with the same libraries, a step gives the same bits: it runs with as many threads as then.
+Elsewhere sums run in another order: then its figures agree within rounding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ from patchgym.train.state import (
     read_steps,
     read_update_rows,
     restore,
+    threads_of,
     weight_figures,
 )
 from patchgym.train.trainer import make_optimizer, make_ready, take_step
@@ -75,22 +76,23 @@ def replay(path: Path, step: int, *, cache: Path | None = None, on_report: OnRep
             why=f"It has {len(lines)}.",
             mend=f"Name one from 1 to {len(lines)}." if lines else "",
         )
-    settings, objective = _objective(identity)
-    model = load_adapted(_start(path, identity), settings, cache)
-    if model.version != identity.parent or tuple(model.trainable()) != identity.parameters:
-        raise DataError(
-            f"The update at {path} started from {identity.parent}",
-            why=f"{identity.start} is {model.version} now.",
-            mend="Put that version there again.",
-        )
-    plan = make_ready(read_update_rows(path), model, objective, settings).plan
-    optimizer = make_optimizer(model, settings)
-    begin = restore(path, step - 1, model, optimizer)
-    for number in range(begin + 1, step + 1):
-        report, _ = take_step(plan[number - 1], model, objective, optimizer, settings)
-        if on_report:
-            on_report(number, report)
-    return _compared(lines[step - 1], report, model, begin, differing_versions(identity.versions))
+    with threads_of(identity):
+        settings, objective = _objective(identity)
+        model = load_adapted(_start(path, identity), settings, cache)
+        if model.version != identity.parent or tuple(model.trainable()) != identity.parameters:
+            raise DataError(
+                f"The update at {path} started from {identity.parent}",
+                why=f"{identity.start} is {model.version} now.",
+                mend="Put that version there again.",
+            )
+        plan = make_ready(read_update_rows(path), model, objective, settings).plan
+        optimizer = make_optimizer(model, settings)
+        begin = restore(path, step - 1, model, optimizer)
+        for number in range(begin + 1, step + 1):
+            report, _ = take_step(plan[number - 1], model, objective, optimizer, settings)
+            if on_report:
+                on_report(number, report)
+        return _compared(lines[step - 1], report, model, begin, differing_versions(identity.versions))
 
 
 def _objective(identity: UpdateIdentity) -> tuple[TrainSettings, Objective]:

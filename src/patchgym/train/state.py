@@ -49,7 +49,7 @@ _IDENTITY, _ROWS, _STEPS, _REPORT = "update.json", "rows.safetensors", "steps.js
 _TENSORS, _TOLD = "state.safetensors", "state.json"
 _KEPT = 2
 _FOLDER = re.compile(r"step-(\d+)")
-_NUMBERLESS = {"settings.save_every", "settings.keep_states"}
+_FREE = {"settings.save_every", "settings.keep_states", "threads"}
 _PACKAGES = ("patchgym", "torch", "transformers", "peft")
 
 
@@ -58,7 +58,8 @@ class UpdateIdentity(VersionedRecord):
 
     ``start`` is where the starting version was loaded from, ``parent`` that version and ``base`` the model underneath.
     ``rows`` is ``rowfile.rows_hash``, ``parameters`` are the names of what is trained, in order. ``versions`` are of
-    the packages, and under ``code`` the hash of ``patchgym.train`` itself.
+    the packages, and under ``code`` the hash of ``patchgym.train`` itself. ``threads`` is the number of threads that
+    torch shared its sums among, and so the order of them (None: an update of before this was written down).
     """
 
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"start"})
@@ -71,6 +72,7 @@ class UpdateIdentity(VersionedRecord):
     rows: str
     parameters: tuple[str, ...]
     versions: dict[str, str]
+    threads: int | None = None
 
 
 class StepLine(VersionedRecord):
@@ -110,7 +112,19 @@ def identity_of(
         rows=rows_hash(rows),
         parameters=tuple(model.trainable()),
         versions=versions_here(),
+        threads=torch.get_num_threads(),
     )
+
+
+@contextmanager
+def threads_of(identity: UpdateIdentity) -> Iterator[None]:
+    """While this is open, torch shares its sums among as many threads as it did for that update."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(identity.threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache
@@ -146,14 +160,15 @@ def weight_figures(model: AdaptedModel) -> tuple[tuple[str, float], ...]:
 class UpdateState:
     """The folder of one update, open for writing; one process at a time has it."""
 
-    def __init__(self, path: Path, lock: int, settings: TrainSettings) -> None:
+    def __init__(self, path: Path, held: ExitStack, settings: TrainSettings) -> None:
         self.path = path
-        self._lock: int | None = lock
+        self._held = held
         self._settings = settings
 
     @classmethod
     def open(cls, path: Path, identity: UpdateIdentity, rows: RowSet, settings: TrainSettings) -> Self:
-        """Begin an update at ``path``, or go on with the one that is there.
+        """Begin an update at ``path``, or go on with the one that is there: with its number of threads, until
+        ``close``.
 
         Raises:
             ConfigError: the one there has other rows, settings, another base or other code; the keys are named.
@@ -167,15 +182,16 @@ class UpdateState:
             with ExitStack() as undo:
                 undo.callback(os.close, lock)
                 if (path / _IDENTITY).is_file():
-                    _must_be_the_same(path, read_identity(path), identity)
+                    begun = read_identity(path)
+                    _must_be_the_same(path, begun, identity)
+                    undo.enter_context(threads_of(begun))
                 else:
                     write_whole(path / _ROWS, rows_bytes(rows))
                     write_whole(path / _IDENTITY, identity.model_dump_json(indent=1).encode() + b"\n")
                 for half in path.glob(".step-*"):
                     shutil.rmtree(half)
                 cut_torn_line(path / _STEPS)
-                undo.pop_all()
-        return cls(path, lock, settings)
+                return cls(path, undo.pop_all(), settings)
 
     def done(self) -> UpdateReport | None:
         """The report of the update, if it is done.
@@ -233,9 +249,7 @@ class UpdateState:
 
     def close(self) -> None:
         """Give up the right to write. May be called twice."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._held.close()
 
 
 def read_identity(path: Path) -> UpdateIdentity:
@@ -355,7 +369,7 @@ def _is_whole(folder: Path) -> bool:
 
 def _must_be_the_same(path: Path, kept: UpdateIdentity, wanted: UpdateIdentity) -> None:
     old, new = (one.model_dump(mode="json", exclude={"start"}) for one in (kept, wanted))
-    keys = [key for key in differing_keys(old, new) if key not in _NUMBERLESS]
+    keys = [key for key in differing_keys(old, new) if key not in _FREE]
     if keys:
         shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
         raise ConfigError(
