@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
+from patchgym.agent import TOOLS, Episode, EpisodeSettings, Surroundings, run_episode
 from patchgym.content import ObjectStore
 from patchgym.errors import ContextLengthError, EndpointError
 from patchgym.policy import Policy
@@ -25,7 +25,7 @@ from patchgym.records import (
     Usage,
 )
 from patchgym.testrun import Built, sandbox_spec
-from tests.workshop import FIXED, calc_task, here, sandboxes
+from tests.workshop import BUGGY, FIXED, calc_task, here, sandboxes
 
 Run = Callable[..., Episode]
 
@@ -35,7 +35,10 @@ def run(tmp_path: Path) -> Run:
     objects = ObjectStore(tmp_path / "objects")
 
     def ran(
-        script: Sequence[Action | str] | Policy, limits: Limits | None = None, seen: list[Step] | None = None
+        script: Sequence[Action | str] | Policy,
+        limits: Limits | None = None,
+        seen: list[Step] | None = None,
+        tools: tuple[str, ...] = tuple(TOOLS),
     ) -> Episode:
         task = calc_task(objects, limits=limits)
         policy = script if not isinstance(script, Sequence) else ScriptedPolicy(script, "test")
@@ -47,7 +50,7 @@ def run(tmp_path: Path) -> Run:
                 )
                 try:
                     on_step = (lambda step: None) if seen is None else seen.append
-                    settings = EpisodeSettings(sampling=Sampling())
+                    settings = EpisodeSettings(sampling=Sampling(), tools=tools)
                     around = Surroundings(task.view(), policy, objects, settings)
                     return await run_episode(around, sandbox, on_step=on_step)
                 finally:
@@ -133,8 +136,44 @@ def test_the_hidden_test_is_nowhere_in_the_agents_sight(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("new", "line"),
+    [
+        ("return high", "        return high"),  # the indentation stays
+        ("    return high", "    return high"),  # or is given
+        ("x = 1\ny = 2", "x = 1\ny = 2"),
+    ],
+)
+def test_a_line_is_replaced(run: Run, tmp_path: Path, new: str, line: str) -> None:
+    episode = run([act("edit_line", path="calc.py", line="6", new=new)])
+    objects = ObjectStore(tmp_path / "objects")
+    text = objects.get(objects.entries(episode.final_state)["calc.py"].id).decode()
+    assert text == "\n".join([*BUGGY.split("\n")[:5], line, *BUGGY.split("\n")[6:]])
+
+
+def test_a_line_that_is_replaced_by_nothing_goes(run: Run, tmp_path: Path) -> None:
+    episode = run([act("edit_line", path="calc.py", line="2", new="")])
+    objects = ObjectStore(tmp_path / "objects")
+    text = objects.get(objects.entries(episode.final_state)["calc.py"].id).decode()
+    assert text == BUGGY.replace('    """Value, kept between low and high."""\n', "")
+
+
+def test_an_agent_has_no_other_tools_than_it_is_given(run: Run) -> None:
+    first, second = run(
+        [FIX, act("edit_line", path="calc.py", line="6", new="return high")], tools=("edit_line",)
+    ).steps[:2]
+    assert first.parse_error == "There is no tool 'edit_file'; there are: edit_line."
+    assert second.changed_paths == ("calc.py",)
+    told = first.prompt[0].content
+    assert "edit_line path line new" in told
+    assert "edit_file" not in told
+
+
+@pytest.mark.parametrize(
     ("script", "said"),
     [
+        (act("edit_line", path="calc.py", line="900", new="x"), "it has 11 lines"),
+        (act("edit_line", path="calc.py", line="0", new="x"), "it has 11 lines"),
+        (act("edit_line", path="calc.py", line="6", new="return low"), "is that already"),
         (act("edit_file", path="calc.py", old="return", new="x"), "old occurs 4 times"),
         (act("edit_file", path="calc.py", old="no such text", new="x"), "old occurs 0 times"),
         (act("read_file", path="absent.py"), "no such file"),

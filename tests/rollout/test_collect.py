@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,21 +15,42 @@ import pytest
 from patchgym.content import ObjectStore
 from patchgym.errors import EndpointError, UsageError
 from patchgym.policy import Policy
-from patchgym.records import Message, Sample, Sampling, StopReason, Task, ToolSpec, Trajectory, Usage, Verdict
+from patchgym.records import (
+    Action,
+    Environment,
+    Message,
+    Sample,
+    Sampling,
+    StopReason,
+    Task,
+    ToolSpec,
+    Trajectory,
+    Usage,
+    Verdict,
+)
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, PolicySource, RolloutSettings, count_run, open_policy
+from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
 from tests.records_for_tests import make_manifest
 from tests.workshop import calc_task, here, need_namespaces, sandboxes
 
+USUAL = RolloutSettings()
 
-def collected(folder: Path, source: PolicySource, samples: int = 2) -> list[Trajectory]:
+
+def collected(
+    folder: Path,
+    source: PolicySource,
+    samples: int = 2,
+    settings: RolloutSettings = USUAL,
+    build: Callable[[Environment], Path] = here,
+) -> list[Trajectory]:
     run = RunDirectory.open_for_writing(folder / "run", make_manifest())
     try:
         task = calc_task(run.objects)
         with sandboxes(run.objects, folder) as factory:
-            collector = Collector(run, factory, here, RewardSettings(), 7)
-            return asyncio.run(collector.collect(Phase("rollout", [task], samples), source, RolloutSettings()))
+            collector = Collector(run, factory, build, RewardSettings(), 7)
+            return asyncio.run(collector.collect(Phase("rollout", [task], samples), source, settings))
     finally:
         run.close()
 
@@ -55,6 +76,28 @@ def test_a_script_from_a_file_is_followed(tmp_path: Path) -> None:
     file = tmp_path / "script.json"
     file.write_text(json.dumps({"*": [{"tool": "edit_file", "arguments": edit}, "tool: submit"]}))
     assert count_run(collected(tmp_path, open_policy(f"scripted:{file}", PolicyOptions()))).resolved == 2
+
+
+def briefed(environment: Environment) -> Path:
+    """The environment of a task is this interpreter's; that of coverage.py, which has a lock, is built."""
+    return build_environment(environment) if environment.lock else here(environment)
+
+
+def test_a_briefing_is_found_out_once_and_told_to_every_agent(tmp_path: Path) -> None:
+    settings = RolloutSettings(briefing=1, tools=("edit_line",))
+    gold = open_policy("gold", PolicyOptions(tools=settings.tools))
+    found = collected(tmp_path, gold, settings=settings, build=briefed)
+    assert count_run(found).resolved == 2
+    for one in found:
+        assert one.steps[0].prompt[-1].content.endswith("other tests least:\ncalc.py:\n6:         return low")
+        assert one.steps[0].action == Action(
+            tool="edit_line", arguments={"path": "calc.py", "line": "6", "new": "return high"}
+        )
+
+
+def test_a_tool_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="no tool 'dance'"):
+        RolloutSettings(tools=("dance",))
 
 
 def test_what_speaks_against_an_attempt_stands_in_its_reward(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ from patchgym.records import Action, Observation, Stream
 from patchgym.sandbox import Cut
 
 
-def checked(action: Action) -> tuple[Tool, Mapping[str, JsonValue]]:
-    """The tool that an action names, and its arguments as the tool takes them.
+def checked(action: Action, tools: Mapping[str, Tool] = TOOLS) -> tuple[Tool, Mapping[str, JsonValue]]:
+    """The tool that an action names, of those that the agent has, and its arguments as the tool takes them.
 
     Raises:
         ProtocolError, ValueError: there is no such tool, or the arguments are not what it takes.
     """
-    tool = TOOLS.get(action.tool)
+    tool = tools.get(action.tool)
     if tool is None:
-        raise ProtocolError(f"There is no tool {action.tool!r}; there are: {', '.join(TOOLS)}.")
+        raise ProtocolError(f"There is no tool {action.tool!r}; there are: {', '.join(tools)}.")
     return tool, checked_arguments(tool, action)
 
 

@@ -1,14 +1,15 @@
 """What was said between a policy and a workspace, and the next turn of it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Self
 
 from patchgym.agent.acting import act, checked
 from patchgym.agent.prompt import answers, opening, read_action
-from patchgym.agent.tools import TOOLS, Workbench
+from patchgym.agent.tools import USUAL_TOOLS, Tool, Workbench, tools_named
 from patchgym.content import ObjectStore
 from patchgym.policy import Policy, ProtocolError
 from patchgym.records import Action, Message, Observation, Sample, Sampling, Step, StopReason, TaskView, ToolSpec
@@ -17,23 +18,40 @@ from patchgym.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """How to sample; after how many unreadable messages in a row to stop; and after how many times of the same action
-    in the same state (0: never)."""
+    """How to sample; after how many unreadable messages in a row to stop; after how many times of the same action in
+    the same state (0: never); and the names of the tools that the agent has."""
 
     sampling: Sampling
     protocol_errors: int = 3
     hopeless_after: int = 0
+    tools: tuple[str, ...] = USUAL_TOOLS
 
 
 @dataclass(frozen=True)
 class Surroundings:
     """What every turn of an episode needs: the task as the agent may know it, who answers, the store that the sandbox
-    snapshots into, and the settings."""
+    snapshots into, the settings, and what the agent is told besides (``patchgym.agent.briefing``)."""
 
     view: TaskView
     policy: Policy
     objects: ObjectStore
     settings: EpisodeSettings
+    briefing: str = ""
+
+    @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that the agent has."""
+        return tools_named(self.settings.tools)
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as a model with native calls is told of them."""
+        return tuple(tool.spec() for tool in self.tools.values())
+
+    @property
+    def told(self) -> tuple[ToolSpec, ...]:
+        """What the endpoint tells the model of its tools; none where the system message does."""
+        return self.specs if self.policy.native_tools else ()
 
 
 @dataclass
@@ -55,7 +73,9 @@ class Conversation:
     @classmethod
     def begun(cls, around: Surroundings) -> Self:
         """The beginning: the instruction, and the workspace as it is given."""
-        return cls(around, around.view.workspace, opening(around.view, native=around.policy.native_tools))
+        view, native = around.view, around.policy.native_tools
+        told = opening(view, native=native, tools=around.tools, briefing=around.briefing)
+        return cls(around, view.workspace, told)
 
     def forked(self) -> Self:
         """A copy that goes on by itself."""
@@ -87,7 +107,7 @@ class Conversation:
         asked = [*self.messages, *prompt]
         sampling = self._sampling(seed)
         clock = time.monotonic()
-        sample = await around.policy.sample(asked, tool_specs(), sampling)
+        sample = await around.policy.sample(asked, around.specs, sampling)
         sampling_seconds = time.monotonic() - clock
         before = self.state
         seconds = max(1.0, min(around.view.limits.command_seconds, seconds_left - sampling_seconds))
@@ -138,8 +158,8 @@ class Conversation:
     ) -> tuple[Action | None, str | None, Observation]:
         around = self.around
         try:
-            action = read_action(sample.message, native=around.policy.native_tools)
-            checked(action)
+            action = read_action(sample.message, native=around.policy.native_tools, tools=around.tools)
+            checked(action, around.tools)
         except (ProtocolError, ValueError) as error:
             cut = " The message was cut at the token limit." if sample.finish_reason == "length" else ""
             text = f"{error}{cut}"
@@ -152,8 +172,3 @@ def submitted(step: Step) -> bool:
     """Whether a step handed in the work."""
     done = step.observation is not None and step.observation.ok is True
     return done and step.action is not None and step.action.tool == "submit"
-
-
-def tool_specs() -> list[ToolSpec]:
-    """The tools as a model with native calls is told of them."""
-    return [tool.spec() for tool in TOOLS.values()]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from patchgym.agent.conversation import Conversation, Surroundings, submitted, tool_specs
+from patchgym.agent.conversation import Conversation, Surroundings, submitted
 from patchgym.errors import ContextLengthError, EndpointError, SandboxError
 from patchgym.records import Fault, Step, StopReason, ToolSpec
 from patchgym.sandbox import Sandbox
@@ -33,8 +33,7 @@ async def run_episode(
     episode and are recorded, not raised.
     """
     conversation = Conversation.begun(around)
-    tools = tuple(tool_specs()) if around.policy.native_tools else ()
-    episode = Episode(final_state=conversation.state, tools=tools)
+    episode = Episode(final_state=conversation.state, tools=around.told)
     began = time.monotonic()
     try:
         while True:

@@ -3,7 +3,7 @@
 Paths are the model's own words: they go to the sandbox, which keeps them inside the workspace, and nowhere else.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -156,6 +156,23 @@ async def _edit_file(bench: Workbench, arguments: Mapping[str, JsonValue]) -> To
     return ToolResult(f"{path} was changed.")
 
 
+async def _edit_line(bench: Workbench, arguments: Mapping[str, JsonValue]) -> ToolResult:
+    path, number, new = _str(arguments, "path"), cast("int", arguments["line"]), _str(arguments, "new")
+    text = (await bench.sandbox.read(path)).decode("utf-8", "surrogateescape")
+    lines = text.splitlines(keepends=True)
+    if not 1 <= number <= len(lines):
+        return ToolResult(f"{path} was not changed: it has {len(lines)} lines.", ok=False)
+    old = lines[number - 1]
+    body, ending = old.rstrip("\r\n"), old[len(old.rstrip("\r\n")) :]
+    if new and not new[0].isspace() and "\n" not in new:
+        new = body[: len(body) - len(body.lstrip())] + new
+    if new == body:
+        return ToolResult(f"{path} was not changed: line {number} is that already.", ok=False)
+    lines[number - 1] = new + ending if new else ""
+    await bench.sandbox.write(path, "".join(lines).encode("utf-8", "surrogateescape"))
+    return ToolResult(f"{path} was changed in line {number}.")
+
+
 async def _write_file(bench: Workbench, arguments: Mapping[str, JsonValue]) -> ToolResult:
     path, content = _str(arguments, "path"), _str(arguments, "content")
     ending = "" if not content or content.endswith("\n") else "\n"
@@ -230,9 +247,31 @@ TOOLS: Mapping[str, Tool] = {
             _NONE,
             _edit_file,
         ),
+        Tool(
+            "edit_line",
+            "Put new in the place of a line, whose indentation it takes over.",
+            {"path": "string", "line": "integer", "new": "string"},
+            _NONE,
+            _edit_line,
+        ),
         Tool("write_file", "Create or replace a file.", {"path": "string", "content": "string"}, _NONE, _write_file),
         Tool("run_command", "Run a shell command.", {"command": "string"}, _NONE, _run_command),
         Tool("submit", "Hand in the work when the tests pass.", _NONE, _NONE, _submit),
     )
 }
 """Every tool by name, in the order in which a model is told of them."""
+
+USUAL_TOOLS = tuple(name for name in TOOLS if name != "edit_line")
+"""What an agent has if nothing else is asked for: editing by line is for models too small to quote what they edit."""
+
+
+def tools_named(names: Sequence[str]) -> Mapping[str, Tool]:
+    """The tools of those names.
+
+    Raises:
+        ValueError: there is none of a name.
+    """
+    unknown = [name for name in names if name not in TOOLS]
+    if unknown:
+        raise ValueError(f"there is no tool {unknown[0]!r}; there are: {', '.join(TOOLS)}")
+    return {name: tool for name, tool in TOOLS.items() if name in names}

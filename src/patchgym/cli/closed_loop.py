@@ -82,7 +82,7 @@ class ClosedLoop:
         """
         started = time.monotonic()
         recipe = self._recipe
-        gold = open_policy("gold", PolicyOptions())
+        gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
         shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
         solved = [t for t in shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
         evaluations = {BASE: self._evaluate("Held-out, base model", BASE)}

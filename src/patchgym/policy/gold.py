@@ -5,6 +5,7 @@ lets a right answer through, and it writes demonstrations.
 """
 
 import difflib
+from collections.abc import Collection
 
 from patchgym.content import ObjectStore, apply_patch
 from patchgym.records import Action, Task
@@ -12,8 +13,9 @@ from patchgym.records import Action, Task
 _AROUND = 5
 
 
-def gold_script(task: Task, objects: ObjectStore) -> list[Action]:
-    """Run the failing tests, read around each change, make it, run the tests again and submit.
+def gold_script(task: Task, objects: ObjectStore, tools: Collection[str] = ()) -> list[Action]:
+    """Run the failing tests, read around each change, make it, run the tests again and submit; as far as ``tools``
+    (none named: all) let it. Changes are made line by line where that is all that an agent can do.
 
     Raises:
         PatchError: the gold patch does not apply to the workspace.
@@ -22,6 +24,7 @@ def gold_script(task: Task, objects: ObjectStore) -> list[Action]:
     before = objects.entries(task.workspace)
     solved = apply_patch(objects, task.workspace, task.gold_patch)
     after = objects.entries(solved)
+    by_line = "edit_line" in tools and "edit_file" not in tools
     script = [Action(tool="run_tests", arguments={})]
     for path in objects.changed_paths(task.workspace, solved):
         old = _text(objects.get(before[path].id)) if path in before else None
@@ -31,21 +34,56 @@ def gold_script(task: Task, objects: ObjectStore) -> list[Action]:
         elif old is None:
             script.append(Action(tool="write_file", arguments={"path": path, "content": new}))
         else:
-            script += _edits(path, old, new)
-    return [*script, Action(tool="run_tests", arguments={}), Action(tool="submit", arguments={})]
+            script += _line_edits(path, old, new) if by_line else _edits(path, old, new)
+    script += [Action(tool="run_tests", arguments={}), Action(tool="submit", arguments={})]
+    return [action for action in script if not tools or action.tool in tools]
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _edits(path: str, old: str, new: str) -> list[Action]:
-    """Read-and-edit pairs that turn ``old`` into ``new``, last change first so that earlier line numbers stay true."""
-    a, b = old.splitlines(keepends=True), new.splitlines(keepends=True)
+def _changes(a: list[str], b: list[str]) -> list[tuple[int, int, int, int]]:
+    """What differs between two lists of lines: start and end in each, last change first, so that earlier line numbers
+    stay true while it is worked through."""
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
-    changes = [opcode for opcode in matcher.get_opcodes() if opcode[0] != "equal"]
+    return [(i1, i2, j1, j2) for kind, i1, i2, j1, j2 in reversed(matcher.get_opcodes()) if kind != "equal"]
+
+
+def _line_edits(path: str, old: str, new: str) -> list[Action]:
+    """Edits of one line each: of a block that is changed, the first line becomes the whole new block."""
+    a, b = old.splitlines(), new.splitlines()
     script: list[Action] = []
-    for _, start, end, new_start, new_end in reversed(changes):
+    for start, end, new_start, new_end in _changes(a, b):
+        block = b[new_start:new_end]
+        if start == end:  # lines are put in: beside the one before, or the first
+            at = max(0, start - 1)
+            block = [a[at], *block] if start else [*block, a[at]]
+            start, end = at, at + 1
+        if len(block) == 1 and _indentation(block[0]) == _indentation(a[start]) and block[0].strip():
+            block = [block[0].lstrip()]
+        elif len(block) == 1 and block[0][:1].strip() == block[0][:1]:  # alone it would be indented, or delete the line
+            block, start, end = (
+                ([*block, a[end]], start, end + 1) if end < len(a) else ([a[start - 1], *block], start - 1, end)
+            )
+        script += [_line_edit(path, line + 1, "") for line in range(end - 1, start, -1)]
+        script.append(_line_edit(path, start + 1, "\n".join(block)))
+    return script
+
+
+def _line_edit(path: str, line: int, new: str) -> Action:
+    return Action(tool="edit_line", arguments={"path": path, "line": line, "new": new})
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _edits(path: str, old: str, new: str) -> list[Action]:
+    """Read-and-edit pairs that turn ``old`` into ``new``."""
+    a, b = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    script: list[Action] = []
+    for start, end, new_start, new_end in _changes(a, b):
         first, last = max(1, start + 1 - _AROUND), min(len(a), end + _AROUND)
         script.append(Action(tool="read_file", arguments={"path": path, "start": first, "end": last}))
         wanted, replacement = _unique(a, start, end, b[new_start:new_end])

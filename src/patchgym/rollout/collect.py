@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchgym.agent import Episode, EpisodeSettings, Surroundings, run_episode
+from pydantic import Field, field_validator
+
+from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, brief, run_episode, tools_named
 from patchgym.config import Settings
 from patchgym.content import diff_trees
 from patchgym.errors import SandboxError
@@ -38,13 +40,14 @@ from patchgym.rollout.search import Search
 from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
-from patchgym.testrun import built_environment, sandbox_spec
+from patchgym.testrun import built_environment, coverage_tool, sandbox_spec
 
 
 class RolloutSettings(Settings):
     """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
     episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
-    action in the same state (0: never)."""
+    action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
+    lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -52,6 +55,17 @@ class RolloutSettings(Settings):
     max_tokens: int = 256
     protocol_errors: int = 3
     hopeless_after: int = 0
+    tools: tuple[str, ...] = USUAL_TOOLS
+    briefing: int = Field(0, ge=0)
+
+    @field_validator("tools")
+    @classmethod
+    def _known_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(tools_named(names))
+
+    def episode(self, sampling: Sampling) -> EpisodeSettings:
+        """The settings of one episode."""
+        return EpisodeSettings(sampling, self.protocol_errors, self.hopeless_after, self.tools)
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,7 @@ class Collector:
         self._run, self._factory, self._build = run, factory, build
         self._rewards, self._seed = rewards, seed
         self._grader = Grader(factory, run.objects, build)
+        self._briefings: dict[str, asyncio.Task[str]] = {}
 
     async def collect(
         self,
@@ -166,8 +181,7 @@ class Collector:
     ) -> Tree:
         name = _tree_id(phase, task, sample)
         built = await built_environment(task.environment, self._build)
-        episode = EpisodeSettings(self._sampling(name, settings), settings.protocol_errors, settings.hopeless_after)
-        around = Surroundings(task.view(), source.for_task(task, self._run.objects), self._run.objects, episode)
+        around = await self._around(task, source, settings, name)
         journal, version = self._run.journal(name), source.version
         searched = Search(name, task, around, self._factory, built, search, journal.append, by_steps)
 
@@ -195,11 +209,8 @@ class Collector:
     ) -> Trajectory:
         started_at, clock = datetime.now(UTC), time.monotonic()
         trajectory_id = _trajectory_id(phase, task, sample)
-        sampling = self._sampling(trajectory_id, settings)
         version = source.version
-        episode = await self._episode(
-            task, trajectory_id, source, EpisodeSettings(sampling, settings.protocol_errors, settings.hopeless_after)
-        )
+        episode = await self._episode(task, trajectory_id, source, settings)
         patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
         graded_from = time.monotonic()
         report = await self._grader.grade(task, patch) if not episode.faults else None
@@ -236,25 +247,54 @@ class Collector:
         )
 
     async def _episode(
-        self, task: Task, trajectory_id: str, source: PolicySource, settings: EpisodeSettings
+        self, task: Task, trajectory_id: str, source: PolicySource, settings: RolloutSettings
     ) -> Episode:
         built = await built_environment(task.environment, self._build)
         journal = self._run.journal(trajectory_id)
         try:
+            around = await self._around(task, source, settings, trajectory_id)
             sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built))
         except SandboxError as error:
             fault = Fault(kind=type(error).__name__, where="sandbox", message=str(error))
             return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
         try:
-            policy = source.for_task(task, self._run.objects)
-            around = Surroundings(task.view(), policy, self._run.objects, settings)
             return await run_episode(around, sandbox, on_step=journal.append)
+        finally:
+            await sandbox.close()
+
+    async def _around(self, task: Task, source: PolicySource, settings: RolloutSettings, name: str) -> Surroundings:
+        """Raises:
+        SandboxError: no sandbox could be had for the briefing.
+        """
+        briefing = await self._briefing(task, settings.briefing) if settings.briefing else ""
+        policy, objects = source.for_task(task, self._run.objects), self._run.objects
+        return Surroundings(task.view(), policy, objects, settings.episode(self._sampling(name, settings)), briefing)
+
+    async def _briefing(self, task: Task, lines: int) -> str:
+        """What an agent is told beforehand; found out once a task."""
+        key = f"{lines}/{task.content_hash()}"
+        if key not in self._briefings or _failed(self._briefings[key]):
+            self._briefings[key] = asyncio.create_task(self._brief(task, lines))
+        return await asyncio.shield(self._briefings[key])
+
+    async def _brief(self, task: Task, lines: int) -> str:
+        built = await built_environment(task.environment, self._build)
+        if built.folder is None:  # coverage.py is for our Pythons
+            return ""
+        tool = await asyncio.to_thread(coverage_tool, task.environment, self._build)
+        sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built, coverage=tool))
+        try:
+            return await brief(sandbox, task.view(), self._run.objects, lines)
         finally:
             await sandbox.close()
 
     def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
         evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
         return score_patch(task, report, steps, patch, self._rewards, evidence)
+
+
+def _failed(found: asyncio.Task[str]) -> bool:
+    return found.done() and (found.cancelled() or found.exception() is not None)
 
 
 def _trajectory_id(phase: str, task: Task, sample: int) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from patchgym.agent import USUAL_TOOLS
 from patchgym.content import ObjectStore
 from patchgym.errors import UsageError
 from patchgym.policy import Policy
@@ -64,21 +65,25 @@ class TrainableSource(PolicySource, Protocol):
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """Where an endpoint is, which protocol to use with it, how many sequences a local model samples at once, and where
-    the tokenizer of a server's model is, if not with the model."""
+    """Where an endpoint is, which protocol to use with it, how many sequences a local model samples at once, where
+    the tokenizer of a server's model is, if not with the model, and the tools that a script is written for."""
 
     base_url: str | None = None
     native_tools: bool = True
     batch: int = 16
     tokenizer: str | None = None
+    tools: tuple[str, ...] = USUAL_TOOLS
 
 
 class _Gold:
     spec = "gold"
     version = "gold"
 
+    def __init__(self, tools: tuple[str, ...]) -> None:
+        self._tools = tools
+
     def for_task(self, task: Task, objects: ObjectStore) -> Policy:
-        return ScriptedPolicy(gold_script(task, objects), self.version)
+        return ScriptedPolicy(gold_script(task, objects, self._tools), self.version)
 
     async def check(self) -> None:
         pass
@@ -245,7 +250,7 @@ def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
     kind, _, target = spec.partition(":")
     match kind:
         case "gold" if not target:
-            return _Gold()
+            return _Gold(options.tools)
         case "noisy" if (noise := _chance(target or "0.5")) is not None:
             return _Noisy(spec, noise)
         case "noop" if not target:

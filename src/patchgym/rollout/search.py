@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from patchgym.agent import Conversation, Surroundings, stop_of, submitted
-from patchgym.agent.conversation import tool_specs
 from patchgym.content import diff_trees
 from patchgym.errors import ContextLengthError, EndpointError, SandboxError
 from patchgym.records import Leaf, Outcome, PolicyRef, Step, StopReason, Task, Timing, Tree, TreeNode
@@ -103,7 +102,7 @@ class Search:
             task_hash=self._task.content_hash(),
             policy=policy,
             sandbox=sandbox,
-            tools=tuple(tool_specs()) if self._around.policy.native_tools else (),
+            tools=self._around.told,
             search=self._settings.model_dump(mode="json"),
             nodes=tuple(_told(node) for node in self._nodes),
             leaves=tuple(leaves),

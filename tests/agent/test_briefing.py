@@ -1,0 +1,63 @@
+"""Which lines an agent is told of beforehand."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from patchgym.agent import brief
+from patchgym.agent.briefing import suspicious
+from patchgym.content import ObjectStore
+from patchgym.sandbox.environments import build_environment
+from patchgym.testrun import Built, Coverage, coverage_tool, sandbox_spec
+from tests.workshop import calc_task, here, sandboxes
+
+
+def seen(lines: dict[int, str], path: str = "a.py") -> Coverage:
+    """Coverage of one file: each line with the names of the tests that ran it, a letter each."""
+    return Coverage({path: {line: frozenset(tests) for line, tests in lines.items()}})
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted", "found"),
+    [
+        ({1: "fp", 2: "f", 3: "p"}, 1, [2]),  # 1/sqrt(2) and 1; a line without a failing test never
+        ({1: "fp", 2: "f", 3: "p"}, 9, [1, 2]),
+        ({1: "f", 2: "fg", 3: "fgpq"}, 2, [1, 2]),  # 1/sqrt(2), 1 and 2/sqrt(8): equal ones in the order of the file
+        ({1: "fgpqr", 2: "g"}, 1, [2]),  # 2/sqrt(10) = 0.63, 1/sqrt(2) = 0.71
+    ],
+)
+def test_lines_are_ranked_by_ochiai(lines: dict[int, str], wanted: int, found: list[int]) -> None:
+    failing = set("fg") if any("g" in tests for tests in lines.values()) else set("f")
+    assert [line for _, line in suspicious(seen(lines), failing, set("pqr"), wanted)] == found
+
+
+@given(st.dictionaries(st.integers(1, 30), st.text("fgpq"), max_size=20), st.integers(0, 8))
+def test_no_more_lines_than_asked_for_in_the_order_of_the_file(lines: dict[int, str], wanted: int) -> None:
+    found = suspicious(seen(lines), set("fg"), set("pq"), wanted)
+    assert found == sorted(found)
+    assert len(found) == min(wanted, sum(bool(set("fg") & set(tests)) for tests in lines.values()))
+
+
+def test_the_wrong_line_stands_among_the_few_that_are_told(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    task = calc_task(objects)
+
+    async def briefed(lines: int) -> str:
+        with sandboxes(objects, tmp_path) as factory:
+            tool = coverage_tool(task.environment, build_environment)
+            spec = sandbox_spec(task.workspace, task.environment, Built(here(task.environment)), coverage=tool)
+            sandbox = await factory.create(spec)
+            try:
+                return await brief(sandbox, task.view(), objects, lines)
+            finally:
+                await sandbox.close()
+
+    assert asyncio.run(briefed(1)) == "calc.py:\n6:         return low"
+    assert asyncio.run(briefed(3)).splitlines()[0] == "calc.py:"
+    hidden = task.model_copy(update={"tests": task.tests.model_copy(update={"hidden": task.tests.fail_to_pass})})
+    assert hidden.view().failing_tests == ()
+    task = hidden
+    assert asyncio.run(briefed(3)) == ""
