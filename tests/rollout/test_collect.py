@@ -95,6 +95,14 @@ def test_a_briefing_is_found_out_once_and_told_to_every_agent(tmp_path: Path) ->
         )
 
 
+@pytest.mark.parametrize(("turns", "steps"), [(0, 5), (2, 2), (50, 5)])
+def test_a_run_may_have_fewer_turns_than_its_tasks(tmp_path: Path, turns: int, steps: int) -> None:
+    settings = RolloutSettings(turns=turns)
+    found = collected(tmp_path, open_policy("gold", PolicyOptions()), samples=1, settings=settings)
+    assert [len(one.steps) for one in found] == [steps]
+    assert found[0].stop is (StopReason.TURN_LIMIT if turns == 2 else StopReason.SUBMITTED)
+
+
 def test_a_tool_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="no tool 'dance'"):
         RolloutSettings(tools=("dance",))

@@ -25,6 +25,7 @@ from patchgym.records import (
     Step,
     StopReason,
     Task,
+    TaskView,
     TestReport,
     Timing,
     Trajectory,
@@ -47,7 +48,8 @@ class RolloutSettings(Settings):
     """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
     episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
     action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
-    lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them."""
+    lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them. ``turns`` is a limit of this run where
+    the task's own is higher (0: none)."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -57,11 +59,18 @@ class RolloutSettings(Settings):
     hopeless_after: int = 0
     tools: tuple[str, ...] = USUAL_TOOLS
     briefing: int = Field(0, ge=0)
+    turns: int = Field(0, ge=0)
 
     @field_validator("tools")
     @classmethod
     def _known_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(tools_named(names))
+
+    def view(self, task: Task) -> TaskView:
+        """A task as the agent sees it in this run."""
+        view = task.view()
+        turns = min(self.turns or view.limits.turns, view.limits.turns)
+        return view.model_copy(update={"limits": view.limits.model_copy(update={"turns": turns})})
 
     def episode(self, sampling: Sampling) -> EpisodeSettings:
         """The settings of one episode."""
@@ -268,7 +277,8 @@ class Collector:
         """
         briefing = await self._briefing(task, settings.briefing) if settings.briefing else ""
         policy, objects = source.for_task(task, self._run.objects), self._run.objects
-        return Surroundings(task.view(), policy, objects, settings.episode(self._sampling(name, settings)), briefing)
+        episode = settings.episode(self._sampling(name, settings))
+        return Surroundings(settings.view(task), policy, objects, episode, briefing)
 
     async def _briefing(self, task: Task, lines: int) -> str:
         """What an agent is told beforehand; found out once a task."""
