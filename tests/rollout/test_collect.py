@@ -103,6 +103,14 @@ def test_a_run_may_have_fewer_turns_than_its_tasks(tmp_path: Path, turns: int, s
     assert found[0].stop is (StopReason.TURN_LIMIT if turns == 2 else StopReason.SUBMITTED)
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_attempts_with_one_patch_can_share_a_grading(tmp_path: Path, once: bool) -> None:
+    settings = RolloutSettings(grade_once=once)
+    reports = [one.report for one in collected(tmp_path, open_policy("gold", PolicyOptions()), 3, settings)]
+    assert all(report is not None and report.verdict is Verdict.RESOLVED for report in reports)
+    assert len({report.seconds for report in reports if report is not None}) == (1 if once else 3)
+
+
 def test_a_tool_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="no tool 'dance'"):
         RolloutSettings(tools=("dance",))

@@ -38,6 +38,7 @@ from patchgym.reward.value.features import StepsValue
 from patchgym.reward.value.opened import opened_value
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
+from patchgym.rollout.shared import Shared
 from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
@@ -49,7 +50,8 @@ class RolloutSettings(Settings):
     episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
     action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
     lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them. ``turns`` is a limit of this run where
-    the task's own is higher (0: none)."""
+    the task's own is higher (0: none). With ``grade_once``, attempts at a task that made the same patch share one
+    grading: that is faster, and says less of whether gradings agree."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -60,6 +62,7 @@ class RolloutSettings(Settings):
     tools: tuple[str, ...] = USUAL_TOOLS
     briefing: int = Field(0, ge=0)
     turns: int = Field(0, ge=0)
+    grade_once: bool = False
 
     @field_validator("tools")
     @classmethod
@@ -105,7 +108,8 @@ class Collector:
         self._run, self._factory, self._build = run, factory, build
         self._rewards, self._seed = rewards, seed
         self._grader = Grader(factory, run.objects, build)
-        self._briefings: dict[str, asyncio.Task[str]] = {}
+        self._briefings = Shared[str]()
+        self._gradings = Shared[TestReport]()
 
     async def collect(
         self,
@@ -222,7 +226,7 @@ class Collector:
         episode = await self._episode(task, trajectory_id, source, settings)
         patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
         graded_from = time.monotonic()
-        report = await self._grader.grade(task, patch) if not episode.faults else None
+        report = await self._graded(task, patch, settings) if not episode.faults else None
         if report is not None and report.verdict is Verdict.INFRA_ERROR:
             episode.faults.append(Fault(kind="SandboxError", where="grading", message=report.why))
         sound = not episode.faults
@@ -282,10 +286,7 @@ class Collector:
 
     async def _briefing(self, task: Task, lines: int) -> str:
         """What an agent is told beforehand; found out once a task."""
-        key = f"{lines}/{task.content_hash()}"
-        if key not in self._briefings or _failed(self._briefings[key]):
-            self._briefings[key] = asyncio.create_task(self._brief(task, lines))
-        return await asyncio.shield(self._briefings[key])
+        return await self._briefings.get((task.content_hash(), lines), lambda: self._brief(task, lines))
 
     async def _brief(self, task: Task, lines: int) -> str:
         built = await built_environment(task.environment, self._build)
@@ -298,13 +299,17 @@ class Collector:
         finally:
             await sandbox.close()
 
+    async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
+        if not settings.grade_once:
+            return await self._grader.grade(task, patch)
+        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grader.grade(task, patch))
+        if report.verdict is Verdict.INFRA_ERROR:  # it was not the patch: the next one is graded by itself
+            self._gradings.forget((task.content_hash(), patch))
+        return report
+
     def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
         evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
         return score_patch(task, report, steps, patch, self._rewards, evidence)
-
-
-def _failed(found: asyncio.Task[str]) -> bool:
-    return found.done() and (found.cancelled() or found.exception() is not None)
 
 
 def _trajectory_id(phase: str, task: Task, sample: int) -> str:
