@@ -48,6 +48,7 @@ def run(
     roots: tuple[str, ...] = ("",),
     cover: Sequence[str] = (),
     timeout_s: float = 30,
+    until_failure: bool = False,
 ) -> TestRun:
     objects = ObjectStore(tmp_path / "objects")
     environment = Environment(python="3.11", lock="", pythonpath=roots)
@@ -58,11 +59,22 @@ def run(
             spec = sandbox_spec(tree_of(objects, files), environment, Built(here(environment)), coverage=tool)
             sandbox = await factory.create(spec)
             try:
-                return await run_tests(sandbox, environment, ids, timeout_s=timeout_s, cover=cover)
+                return await run_tests(
+                    sandbox, environment, ids, timeout_s=timeout_s, cover=cover, until_failure=until_failure
+                )
             finally:
                 await sandbox.close()
 
     return asyncio.run(ran())
+
+
+def test_a_run_can_end_with_the_first_test_that_fails(tmp_path: Path) -> None:
+    text = "def test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pass\n"
+    ids = [f"test_x.py::test_{name}" for name in "abc"]
+    found = run(tmp_path, {"test_x.py": text}, ids, until_failure=True)
+    assert [found.outcomes[test] for test in ids] == [Outcome.PASSED, Outcome.FAILED, Outcome.MISSING]
+    assert found.complete
+    assert [run(tmp_path, {"test_x.py": text}, ids).outcomes[test] for test in ids][2] is Outcome.PASSED
 
 
 def test_every_kind_of_outcome_has_its_name(tmp_path: Path) -> None:

@@ -162,13 +162,15 @@ async def run_tests(
     timeout_s: float,
     cover: Sequence[str] = (),
     backwards: bool = False,
+    until_failure: bool = False,
     guarding: Guarding | None = None,
     files: Sequence[str] = (),
     beside: Beside | None = None,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
     most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
-    last test. With ``guarding`` another process holds the report channel and the time (no lines are watched then).
+    last test; with ``until_failure`` the run ends at the first test that fails, and those after it are missing. With
+    ``guarding`` another process holds the report channel and the time (no lines are watched then).
     ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
 
     Raises:
@@ -182,6 +184,7 @@ async def run_tests(
         "ids": list(ids),
         "cover": list(cover),
         "backwards": backwards,
+        "until_failure": until_failure,
         "files": list(files),
         **(guarding.request(timeout_s) if guarding is not None else {}),
     }

@@ -5,8 +5,9 @@ It is started as a script from a read-only mount, without the workspace on the i
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
-coverage.py lies), ``backwards`` (whether the last test runs first), ``files`` (which to collect where no ids are given)
-and ``beside`` (``path``, ``module``, ``argument``: where a plug-in of ours lies and what it is told). The report is one
+coverage.py lies), ``backwards`` (whether the last test runs first), ``until_failure`` (whether to end with the first
+test that fails), ``files`` (which to collect where no ids are given) and ``beside`` (``path``, ``module``,
+``argument``: where a plug-in of ours lies and what it is told). The report is one
 JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
 could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
 in the order of their reports), ``{"elsewhere"}`` for the tests that started processes, ``{"beside"}`` for what that
@@ -304,6 +305,7 @@ def run(wanted: Dict[str, Any], present: List[str], plugins: List[Any], lines: O
 
     options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
     options += ["-o", "addopts=", "--rootdir", wanted["root"]]
+    options += ["--maxfail=1"] if wanted.get("until_failure") else []
     if lines is not None:
         plugins.append(lines)
         lines.watched.start()

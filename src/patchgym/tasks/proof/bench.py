@@ -52,9 +52,10 @@ class Bench:
         base: str | None = None,
         cover: Sequence[str] = (),
         backwards: bool = False,
+        until_failure: bool = False,
     ) -> TestRun:
         """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched,
-        ``backwards`` begins with the last test.
+        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails.
 
         Raises:
             EnvironmentBuildError, OfflineError, PrerequisiteError: the environment cannot be had here.
@@ -68,7 +69,13 @@ class Bench:
             sandbox = await self._factory.create(spec)
             try:
                 return await run_tests(
-                    sandbox, environment, ids, timeout_s=timeout_s, cover=watched, backwards=backwards
+                    sandbox,
+                    environment,
+                    ids,
+                    timeout_s=timeout_s,
+                    cover=watched,
+                    backwards=backwards,
+                    until_failure=until_failure,
                 )
             finally:
                 await sandbox.close()

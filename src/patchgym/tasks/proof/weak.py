@@ -37,9 +37,8 @@ async def _noticed(task: Task, bench: Bench, healthy: str, suite: Healthy, path:
     entry = objects.entries(healthy)[path]
     text = plant(objects.get(entry.id).decode(), found)
     tree = objects.update_tree(healthy, {path: Entry(entry.mode, objects.put(text.encode()))})
-    run = await bench.run(
-        tree, task.environment, sorted(over), timeout_s=suite.patience(task.tests.timeout_s), base=healthy
-    )
+    patience = suite.patience(task.tests.timeout_s)
+    run = await bench.run(tree, task.environment, sorted(over), timeout_s=patience, base=healthy, until_failure=True)
     return not run.complete or any(outcome.failing for outcome in run.outcomes.values())
 
 

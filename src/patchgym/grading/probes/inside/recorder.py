@@ -1,9 +1,11 @@
 """A pytest plug-in that records calls while the tests run: those that test code makes into the workspace's sources and
 that run a touched function (the boundary that tests see), and those of the touched functions themselves.
 
-It watches with ``sys.setprofile``, which changes no object of the program: generators, properties, decorators and
-comparisons are seen as they are. Arguments are encoded before the call begins. An object that a test made by a call is
-not stored: the program of a later call makes it again, by that call and those that the test made on it since.
+It watches with ``sys.settrace``, which changes no object of the program: generators, properties, decorators and
+comparisons are seen as they are. Only frames that are recorded are watched to their end, and none line by line;
+``sys.setprofile`` would be told of every call into C as well. Arguments are encoded before the call begins. An object
+that a test made by a call is not stored: the program of a later call makes it again, by that call and those that the
+test made on it since.
 
 One record a call goes to ``send``: ``{"test", "function", "boundary", "steps", "before", "seen"}``, where ``before`` is
 a digest of what the arguments held and ``seen`` what was told of the result there and then (absent where nothing can be
@@ -16,7 +18,7 @@ import os
 import sys
 from collections import Counter
 from types import CodeType, FrameType
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
@@ -31,6 +33,16 @@ MOST_KEPT = 400
 MOST_SENT = 3000
 FRESH = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 HARNESS = ("_pytest", "unittest", "pluggy")
+
+
+class Kind(NamedTuple):
+    """Where code comes from (``source``, ``test``, ``harness`` or nothing of these), whether it is a touched function,
+    whether a call of it only makes a generator or the like, and whether it is a lambda or a comprehension."""
+
+    place: str
+    touched: bool
+    fresh: bool
+    nameless: bool
 
 
 class Step:
@@ -53,7 +65,7 @@ class Recorder:
         self.touched = {tuple(name.split(":", 1)) for name in argument["touched"]}
         self.resolver = Resolver(self.places)
         self.left_out: "Counter[str]" = Counter()
-        self.kinds: Dict[CodeType, Tuple[str, bool]] = {}
+        self.kinds: Dict[CodeType, Kind] = {}
         self.direct: "Counter[str]" = Counter()
         self.sent: Set[str] = set()
         self.test = ""
@@ -89,35 +101,45 @@ class Recorder:
 
     def watched(self) -> Any:
         """Watch until the hook is over."""
-        before = sys.getprofile()
-        sys.setprofile(self.event)
+        before = sys.gettrace()
+        sys.settrace(self.called)
         try:
             yield
         finally:
-            sys.setprofile(before)
+            sys.settrace(before)
 
     def pytest_sessionfinish(self) -> None:
         """Say what could not be recorded."""
         self.send(beside={"left_out": dict(self.left_out)})
 
-    def event(self, frame: FrameType, event: str, result: Any) -> None:
-        """Called by the interpreter for each call and return; told nothing while it runs itself."""
-        if event == "call":
-            place, touched = self.kind_of(frame.f_code)
-            if place == "source":
-                self.entered(frame, touched)
-        elif event == "return":
+    def called(self, frame: FrameType, event: str, nothing: Any) -> Any:
+        """Called by the interpreter for each call of a Python function; told nothing while it runs itself."""
+        kind = self.kinds.get(frame.f_code) or self.kind_of(frame.f_code)
+        if kind.place != "source" or not self.entered(frame, kind):
+            return None
+        frame.f_trace_lines = False
+        return self.ended
+
+    def ended(self, frame: FrameType, event: str, result: Any) -> Any:
+        """Called where a frame that is recorded ends; ``result`` is None also where it raised."""
+        if event == "return":
             if self.open and self.open[-1][0] is frame:
                 self.left(frame, result)
             if self.inner and self.inner[-1][0] is frame:
                 self.inner_left(frame, result)
+        return self.ended
 
-    def kind_of(self, code: CodeType) -> Tuple[str, bool]:
-        """Where code comes from, and whether it is a touched function."""
+    def kind_of(self, code: CodeType) -> Kind:
+        """What has to be known of code."""
         known = self.kinds.get(code)
         if known is None:
-            place = self.places.of(code.co_filename) if not code.co_filename.startswith("<") else ""
-            known = self.kinds[code] = place, place == "source" and self.is_touched(code)
+            name = code.co_filename
+            place = self.places.of(name) if not name.startswith("<") else ""
+            if not place and any(os.sep + part + os.sep in name for part in HARNESS):
+                place = "harness"
+            touched = place == "source" and self.is_touched(code)
+            fresh = bool(code.co_flags & FRESH)
+            known = self.kinds[code] = Kind(place, touched, fresh, code.co_name.startswith("<"))
         return known
 
     def is_touched(self, code: CodeType) -> bool:
@@ -128,27 +150,29 @@ class Recorder:
             return whole.replace(".<locals>", "") in names
         return any(name.rsplit(".", 1)[-1] == code.co_name for name in names)
 
-    def entered(self, frame: FrameType, touched: bool) -> None:
-        """A function of the workspace begins, or a generator goes on."""
-        code = frame.f_code
-        fresh = bool(code.co_flags & FRESH)
-        again = code.co_name.startswith("<") or (fresh and frame in self.frames)
+    def entered(self, frame: FrameType, kind: Kind) -> bool:
+        """A function of the workspace begins, or a generator goes on; whether its end is waited for."""
+        again = kind.nameless or (kind.fresh and frame in self.frames)
+        if again and not kind.touched:
+            return False
         if not again:
-            if fresh:
+            if kind.fresh:
                 self.frames.add(frame)
             if len(self.steps) < MOST_LOGGED and self.from_test(frame):
                 self.steps.append(self.step(frame))
-                if fresh:
+                if kind.fresh:
                     self.generators[frame] = len(self.steps) - 1
                 else:
                     self.open.append((frame, len(self.steps) - 1))
-        if touched:
+        if kind.touched:
             for _, step in self.open:
                 self.steps[step].touches = True
             if self.generators:
                 self.mark_generators(frame)
             if not again:
                 self.inner_entered(frame)
+        opened = bool(self.open) and self.open[-1][0] is frame
+        return opened or (bool(self.inner) and self.inner[-1][0] is frame)
 
     def mark_generators(self, frame: FrameType) -> None:
         """A touched function runs inside the generators that run now."""
@@ -162,11 +186,9 @@ class Recorder:
         """Whether test code called it, by itself or through pytest's and unittest's own helpers."""
         caller = frame.f_back
         while caller is not None:
-            name = caller.f_code.co_filename
-            if self.kind_of(caller.f_code)[0] == "test":
-                return True
-            if not any(os.sep + part + os.sep in name for part in HARNESS):
-                return False
+            place = (self.kinds.get(caller.f_code) or self.kind_of(caller.f_code)).place
+            if place != "harness":
+                return place == "test"
             caller = caller.f_back
         return False
 

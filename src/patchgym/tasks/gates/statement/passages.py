@@ -165,10 +165,12 @@ def _hidden(statement: str, answer: Answer) -> Iterator[Leak]:
         code, strings = tokens_of(source), list(_strings(source))
         for start in range(len(code) - _TEST_RUN + 1):
             key = tuple(token.text for token in code[start : start + _TEST_RUN])
+            if key not in runs:
+                continue
             first, last = code[start].start, code[start + _TEST_RUN - 1].end
             if any(begin <= first and last <= end for begin, end in strings):
                 continue  # a value, such as a pattern or an address, that a failing test prints
-            for place in runs.get(key, ()):
+            for place in runs[key]:
                 if not answer.is_shown(key):
                     yield _leak_at("hidden_test", statement, told[place], told[place + _TEST_RUN - 1], path, why)
 
