@@ -43,21 +43,19 @@ def command(paths: tuple[Path, ...], seed: int, as_json: bool) -> None:
 
 
 def _named(paths: Sequence[Path], seed: int) -> dict[str, EvalReport]:
-    """The evaluations by a name that tells them apart.
+    """The evaluations, each by a name that tells it from the others.
 
     Raises:
         UsageError: one is named twice.
     """
     found: dict[str, EvalReport] = {}
     for path in paths:
+        if [one.resolve() for one in paths].count(path.resolve()) > 1:
+            raise UsageError(f"{path} is named twice", mend="Name each evaluation once.")
         reports = evaluations_of(path, seed=seed)
         for phase, report in reports.items():
             name = path.absolute().name if len(reports) == 1 and path.is_dir() else f"{_run_of(path)} {phase}"
-            if name in found:
-                name = f"{path} {phase}"
-            if name in found:
-                raise UsageError(f"{path} is named twice", mend="Name each evaluation once.")
-            found[name] = report
+            found[name if name not in found else f"{path} {phase}"] = report
     return found
 
 
