@@ -46,7 +46,8 @@ def take_attempts(path: Path, tasks: TaskSet, chosen: tuple[Task, ...], asked: A
         asked.seed,
     )
     with opened_run(asked.out, manifest, [*used.values()], tasks) as run, sandboxes(run.objects) as factory:
-        asyncio.run(_grade(source, run, Judge(factory, run.objects, build_environment), tasks, chosen, asked))
+        judge = Judge(factory, run.objects, build_environment)
+        asyncio.run(_grade(source, run, judge, Taking(tasks.tasks, chosen, PHASE), asked, len(wanted)))
     return taking.notes()
 
 
@@ -55,13 +56,12 @@ def _without_steps(source: RunDirectory) -> "list[Trajectory]":
 
 
 async def _grade(
-    source: RunDirectory, run: RunDirectory, judge: Judge, tasks: TaskSet, chosen: tuple[Task, ...], asked: Asked
+    source: RunDirectory, run: RunDirectory, judge: Judge, taking: Taking, asked: Asked, total: int
 ) -> None:
     """Grade what the run does not hold yet, a few at a time."""
     have = set(run.ids)
     slots = asyncio.Semaphore(min(asked.concurrency, len(os.sched_getaffinity(0))))
-    total = len(source.ids)
-    done = 0
+    done = len(have)
     with stage("Grade attempts", total) as shown:
 
         async def one(trajectory: Trajectory, task: Task) -> None:
@@ -77,7 +77,7 @@ async def _grade(
 
         try:
             async with asyncio.TaskGroup() as group:
-                for trajectory, task in Taking(tasks.tasks, chosen, PHASE).attempts(source.trajectories):
+                for trajectory, task in taking.attempts(source.trajectories):
                     if trajectory.id not in have:
                         await slots.acquire()  # before the next one is read: no more than these are in memory
                         group.create_task(one(trajectory, task))

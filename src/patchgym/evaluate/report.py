@@ -94,15 +94,10 @@ def evaluate(
     objects: ObjectStore | None = None,
     notes: Sequence[str] = (),
 ) -> EvalReport:
-    """Measure the trajectories of one policy, read once.
-
-    Args:
-        trajectories: its attempts.
-        tasks: those that they belong to. Of another one only what the record itself holds is told.
-        seed: of the bootstrap.
-        objects: a store that holds the tasks' workspaces: then a patch to the right file and the wrong function is told
-            from one to the right function.
-        notes: what else there is to know, put before the report's own notes.
+    """Measure the trajectories of one policy, read once; ``tasks`` are those that they belong to (of another one only
+    what the record itself holds is told). ``seed`` is of the bootstrap. ``objects``, a store that holds the tasks'
+    workspaces, lets a patch to the right file and the wrong function be told from one to the right function. ``notes``
+    are put before the report's own.
 
     Raises:
         DataError: a task's workspace is not in ``objects``.

@@ -72,14 +72,14 @@ class Judge:
 
     async def judged(self, trajectory: Trajectory, task: Task, rewards: RewardSettings) -> Trajectory:
         """The attempt with a verdict and a reward. One that this grader judged on this very task keeps its own; one
-        without a patch keeps what its log says, if it says anything.
+        without a patch keeps what its log says, if it says anything; one that infrastructure lost stays lost.
 
         Raises:
             DataError, EnvironmentBuildError, PrerequisiteError: as ``Grader.grade``.
         """
         known = task.content_hash()
         graded_here = trajectory.report is not None and trajectory.report.grader_version == GRADER_VERSION
-        if trajectory.final_patch is None or (graded_here and trajectory.task_hash == known):
+        if trajectory.final_patch is None or trajectory.faults or (graded_here and trajectory.task_hash == known):
             return trajectory.model_copy(update={"task_hash": known})
         started = time.monotonic()
         report = await self._grader.grade(task, trajectory.final_patch)
