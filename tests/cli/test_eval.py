@@ -92,7 +92,7 @@ def test_logs_of_another_agent_count_as_one_more_policys_attempts(workplace: Pat
     report = EvalReport.model_validate_json(done.stdout)
     assert report.solved == {"calc-1": (True, False, False)}
     assert report.failures["gave_up"] == 1  # type: ignore[index]
-    assert any("1 trajectories name no task" in note for note in report.notes)
+    assert any("Left out, 1: trajectories that name no task" in note for note in report.notes)
     assert report.conditions["format"] == ("article",)
     assert (report.mean_tokens, report.conditions.get("temperature")) == (None, None)
     assert read_evaluation(tmp_path / "taken" / "eval" / "rollout.json") == report

@@ -87,6 +87,6 @@ def test_what_is_to_be_known_of_attempts_is_said() -> None:
     taking = Taking(tasks, tasks, "rollout")
     list(taking.attempts([log("s1").model_copy(update={"final_patch": None}), log("s2", commit="0" * 40)]))
     told = " ".join(taking.notes())
-    assert "1 trajectories name no task of the set" in told
+    assert "Left out, 1: trajectories that name no task of the set" in told
     assert "the sessions that their tasks were made of" in told
     assert "no patch that could be graded" in told

@@ -60,7 +60,7 @@ def test_damaged_lines_are_said_to_be_missing(tmp_path: Path) -> None:
         file.write('{"schema_version": 2, "id": "torn"}\n')
     found = evaluations_of(tmp_path / "run")["rollout"]
     assert found.trajectories == 1
-    assert "1 lines of the run could not be read" in found.notes[0]
+    assert "1 problems of the run" in found.notes[0]
 
 
 def test_a_run_that_nobody_graded_says_how_to_grade_it(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def evaluate_phase(run: RunDirectory, phase: str, *, seed: int = 0) -> EvalRepor
     """The evaluation of one phase of a run, from its trajectories."""
     tasks = run.tasks()
     objects = run.objects if tasks else None
-    notes = [f"{len(run.problems)} lines of the run could not be read: {run.problems[0]}"] if run.problems else []
+    notes = [f"{len(run.problems)} problems of the run, the first: {run.problems[0]}"] if run.problems else []
     if run.in_progress:
         notes.append("The run is still being written: these are the attempts so far.")
     found = map(run.trajectory, run.phases.get(phase, []))

@@ -48,7 +48,7 @@ class Taking:
 
     def notes(self) -> list[str]:
         """What a person has to know of it."""
-        found = [f"{count} trajectories {reason.value}." for reason, count in self.left_out.items()]
+        found = [f"Left out, {count}: trajectories that {reason.value}." for reason, count in self.left_out.items()]
         if self.own:
             found.append(
                 f"{len(self.own)} attempts are the sessions that their tasks were made of: what they came to is the "
