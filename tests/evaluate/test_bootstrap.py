@@ -38,6 +38,18 @@ def test_the_percentiles_are_those_of_scipys_bootstrap() -> None:
     assert [found.low, found.high] == pytest.approx([peer.low, peer.high], abs=width / 20)
 
 
+def test_few_tasks_are_taken_further_out_than_their_draws_vary() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="scipy comes with the value extra")
+    values = numpy.random.default_rng(6).random(10)
+    # Of 10 tasks: Phi(-sqrt(10 / 9) * 2.262) = 0.86% of the draws at either end, and not 2.5%.
+    level = 1 - 2 * stats.norm.cdf(-((10 / 9) ** 0.5) * stats.t.ppf(0.975, 9))
+    peer = stats.bootstrap(
+        (values,), numpy.mean, confidence_level=level, method="percentile", n_resamples=10_000, rng=1
+    ).confidence_interval
+    found = mean_estimate(list(values), SHARE)
+    assert [found.low, found.high] == pytest.approx([peer.low, peer.high], abs=(found.high - found.low) / 30)
+
+
 @pytest.mark.parametrize("kind", ["one sample", "four samples", "rarely solved", "differences"])
 def test_95_of_100_intervals_of_100_tasks_hold_the_truth(kind: str) -> None:
     random = numpy.random.default_rng(5)
