@@ -1,11 +1,13 @@
 """Which task an attempt of a log is at."""
 
+from datetime import timedelta
+
 import pytest
 
 from patchgym.evaluate.belonging import Belonging, Belongs, NoAttempt
 from patchgym.evaluate.taken import Taking
-from patchgym.records import Origin, Source, SpawnedBy, Task, Trajectory
-from tests.records_for_tests import make_task, make_trajectory
+from patchgym.records import Origin, Source, SpawnedBy, Task, Timing, Trajectory
+from tests.records_for_tests import THEN, make_task, make_trajectory
 
 COMMIT = "8fd6e40c1b2a39587766554433221100ffeeddcc"
 
@@ -56,13 +58,30 @@ def test_a_task_that_was_made_of_a_session_is_told_by_it() -> None:
     assert found(log(), task("calc-1"), own) == Belongs(own, own=True)
 
 
-def test_a_sub_agent_and_a_repeated_log_are_no_attempts() -> None:
+def test_a_sub_agent_is_no_attempt() -> None:
     one = task("calc-1")
     assert (
         found(log().model_copy(update={"spawned_by": SpawnedBy(trajectory="s0", step=None)}), one)
         is NoAttempt.SUB_AGENT
     )
-    assert found(log().model_copy(update={"duplicate_of": "s0"}), one) is NoAttempt.DUPLICATE
+
+
+def test_the_same_log_again_is_no_second_attempt() -> None:
+    belonging = Belonging([task("calc-1")], [task("calc-1")])
+    assert isinstance(belonging.of(log()), Belongs)
+    assert belonging.of(log()) is NoAttempt.DUPLICATE
+
+
+def test_another_attempt_that_did_the_same_counts() -> None:
+    belonging = Belonging([task("calc-1")], [task("calc-1")])
+    later = log().model_copy(update={"duplicate_of": "s1", "timing": Timing(started_at=THEN + timedelta(hours=1))})
+    untimed = log().model_copy(update={"duplicate_of": "s1", "timing": Timing()})
+    assert all(isinstance(belonging.of(one), Belongs) for one in (log(), later, untimed, untimed))
+
+
+def test_attempts_at_one_task_that_an_import_numbered_are_at_it() -> None:
+    one, named = task("calc-1"), log().model_copy(update={"id": "calc-1~2", "task_id": "calc-1~2"})
+    assert found(named, one) == Belongs(one, own=False)
 
 
 def test_a_task_that_was_not_asked_for_is_told_apart() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from patchgym.cli.asked import Asked
@@ -30,7 +31,7 @@ def take_attempts(path: Path, tasks: TaskSet, chosen: tuple[Task, ...], asked: A
     for problem in source.problems:
         say(f"  {problem}")
     taking = Taking(tasks.tasks, chosen, PHASE)
-    wanted = [(one.id, task) for one, task in taking.attempts(_without_steps(source))]
+    wanted = [(one.id, task) for one, task in taking.attempts(_light(source))]
     if not wanted:
         told = taking.notes()
         raise UsageError(
@@ -51,8 +52,9 @@ def take_attempts(path: Path, tasks: TaskSet, chosen: tuple[Task, ...], asked: A
     return taking.notes()
 
 
-def _without_steps(source: RunDirectory) -> "list[Trajectory]":
-    return [one.model_copy(update={"steps": ()}) for one in source.trajectories]
+def _light(source: RunDirectory) -> Iterator[Trajectory]:
+    """The trajectories with their first step alone."""
+    return (one.model_copy(update={"steps": one.steps[:1]}) for one in source.trajectories)
 
 
 async def _grade(

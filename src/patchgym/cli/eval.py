@@ -137,10 +137,11 @@ def show_power(power: Power | None) -> None:
     best = ""
     if power.tasks_needed_at_best is not None and power.tasks_needed_at_best < power.tasks_needed:
         best = f" ({power.tasks_needed_at_best:,} with many samples of each)"
+    shown = f"show {100 * power.smallest:.0f} points" if power.smallest < 1 else "can show no difference"
     alike = "between these two" if power.basis == "paired" else "between two policies like this one, at worst,"
     show_line(
         f"To see {100 * power.difference:.0f} points {alike} takes {power.tasks_needed:,} tasks{best}; "
-        f"{power.tasks:,} tasks show {100 * power.smallest:.0f} points (level {power.level:.0%}, power "
+        f"{power.tasks:,} tasks {shown} (level {power.level:.0%}, power "
         f"{power.power:.0%})."
     )
 

@@ -199,7 +199,7 @@ def _notes(
     moved = sum(abs(value) > _SAME for value in each.values())
     if 0 < moved < _FEW_DIFFERING:
         found.append(
-            f"Only {moved} tasks came out otherwise: so few cannot show a difference at 5% (p is at least "
+            f"Only {_tasks(moved)} came out otherwise: so few cannot show a difference at 5% (p is at least "
             f"{2 * 0.5**moved:.2g}), and the interval is too narrow."
         )
     old_versions, new_versions = before.conditions.get("version"), after.conditions.get("version")
@@ -216,6 +216,7 @@ def _verdict(names: tuple[str, str], difference: Estimate, p_value: float, power
         better = names[1] if difference.value > 0 else names[0]
         return f"{better} solves more: {points} over {_tasks(difference.tasks)}, p = {p_value:.2g}."
     seen = f"; these tasks can be relied on to show {100 * power.smallest:.0f} points or more" if power else ""
+    seen = "; these tasks can show none" if power is not None and power.smallest >= 1 else seen
     return f"No difference shows: {points} over {_tasks(difference.tasks)}, p = {p_value:.2g}{seen}."
 
 
