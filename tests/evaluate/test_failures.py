@@ -1,5 +1,6 @@
 """Each type of failure is decided by what the record holds, one type an attempt, in the stated order."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,15 @@ def test_what_is_no_python_has_its_file_for_a_place(tmp_path: Path) -> None:
 
 def test_what_does_not_parse_has_no_place_that_is_known(tmp_path: Path) -> None:
     assert placed(tmp_path, "def outer(value):", "def outer(value:") is None
+
+
+def test_a_change_of_thousands_of_lines_alike_is_placed_at_once(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    texts = ("x = 1\n" * 9000, "y = 2\n" + "x = 1\n" * 8000 + "def f():\n    return 1\n" + "x = 1\n" * 500 + "z = 3\n")
+    before, after = (objects.write_tree({"a.py": Entry(0o100644, objects.put(one.encode()))}) for one in texts)
+    started = time.monotonic()
+    assert places_of(diff_trees(objects, before, after), before, objects) == frozenset({"a.py:", "a.py:f"})
+    assert time.monotonic() - started < 10
 
 
 def boxed(tmp_path: Path, changed: str) -> tuple[Task, Trajectory, ObjectStore]:

@@ -9,6 +9,7 @@ from patchgym.reward.hacks.attempt import texts_of
 from patchgym.reward.hacks.source import first_line, parse
 
 _LONGEST = 20_000
+_COMPARED = 4_000_000
 
 
 def places_of(patch: str, tree: str, objects: ObjectStore) -> frozenset[str] | None:
@@ -46,16 +47,21 @@ def _changed_names(old: str, new: str) -> frozenset[str] | None:
     head = _alike(sides[0], sides[1])
     tail = _alike(sides[0][head:][::-1], sides[1][head:][::-1])
     middles = [side[head : len(side) - tail] for side in sides]
-    changed = difflib.SequenceMatcher(a=middles[0], b=middles[1], autojunk=False).get_opcodes()
     found: set[str] = set()
-    for kind, a_from, a_to, b_from, b_to in changed:
-        if kind == "equal":
-            continue
-        for side, (start, stop), names in zip(middles, ((a_from, a_to), (b_from, b_to)), named, strict=True):
+    for ranges in _changed_ranges(*middles):
+        for side, (start, stop), names in zip(middles, ranges, named, strict=True):
             assert names is not None
             lines = [at for at in range(start, stop) if side[at].strip()]
             found.update(names.get(head + at + 1, "") for at in lines)
     return frozenset(found - {_IMPORT})
+
+
+def _changed_ranges(old: list[str], new: list[str]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Which lines differ, on both sides. Of what is too long to align line by line, all."""
+    if len(old) * len(new) > _COMPARED:
+        return [((0, len(old)), (0, len(new)))]
+    codes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
+    return [((one[1], one[2]), (one[3], one[4])) for one in codes if one[0] != "equal"]
 
 
 _IMPORT = "(import)"
