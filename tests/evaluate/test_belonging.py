@@ -80,7 +80,8 @@ def test_another_attempt_that_did_the_same_counts() -> None:
 
 
 def test_attempts_at_one_task_that_an_import_numbered_are_at_it() -> None:
-    one, named = task("calc-1"), log().model_copy(update={"id": "calc-1~2", "task_id": "calc-1~2"})
+    one, elsewhere = task("calc-1"), log(commit="0" * 40)
+    named = elsewhere.model_copy(update={"id": "calc-1~2", "task_id": "calc-1~2"})
     assert found(named, one) == Belongs(one, own=False)
 
 
