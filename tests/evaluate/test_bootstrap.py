@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from patchgym.evaluate.bootstrap import Estimate, mean_estimate, ratio_estimates
+from patchgym.evaluate.bootstrap import Estimate, mean_estimate, percentiles, ratio_estimates
 from patchgym.evaluate.quantiles import normal_quantile, t_quantile
 
 SHARE = (0.0, 1.0)
@@ -38,13 +38,19 @@ def test_the_percentiles_are_those_of_scipys_bootstrap() -> None:
     assert [found.low, found.high] == pytest.approx([peer.low, peer.high], abs=width / 20)
 
 
-def test_few_tasks_are_taken_further_out_than_their_draws_vary() -> None:
+@pytest.mark.parametrize("tasks", [2, 5, 10, 100, 1000])
+def test_few_tasks_are_taken_further_out_than_their_draws_vary(tasks: int) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="scipy comes with the value extra")
+    share = stats.norm.cdf(-((tasks / (tasks - 1)) ** 0.5) * stats.t.ppf(0.975, tasks - 1))
+    assert percentiles(tasks) == pytest.approx((share, 1 - share))
+
+
+def test_an_interval_is_cut_at_these_percentiles() -> None:
     stats = pytest.importorskip("scipy.stats", reason="scipy comes with the value extra")
     values = numpy.random.default_rng(6).random(10)
-    # Of 10 tasks: Phi(-sqrt(10 / 9) * 2.262) = 0.86% of the draws at either end, and not 2.5%.
-    level = 1 - 2 * stats.norm.cdf(-((10 / 9) ** 0.5) * stats.t.ppf(0.975, 9))
+    low, high = percentiles(10)
     peer = stats.bootstrap(
-        (values,), numpy.mean, confidence_level=level, method="percentile", n_resamples=10_000, rng=1
+        (values,), numpy.mean, confidence_level=high - low, method="percentile", n_resamples=10_000, rng=1
     ).confidence_interval
     found = mean_estimate(list(values), SHARE)
     assert [found.low, found.high] == pytest.approx([peer.low, peer.high], abs=(found.high - found.low) / 30)

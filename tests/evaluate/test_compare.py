@@ -65,6 +65,15 @@ def test_what_few_tasks_show_is_called_no_difference() -> None:
     assert any("Only 3 tasks came out otherwise" in note for note in found.notes)
 
 
+def test_an_interval_without_0_is_not_enough_where_the_exact_test_says_chance() -> None:
+    before = {task: [False] for task in EIGHT}
+    after = {**before, **{task: [True] for task in EIGHT[:5]}}
+    found = compared(evaluation(before), evaluation(after, version="b"))
+    assert found.difference.low > 0
+    assert found.p_value == 2 / 2**5
+    assert found.verdict.startswith("No difference shows")
+
+
 def test_the_same_evaluation_does_not_differ_from_itself() -> None:
     report = evaluation({task: [number % 2 == 0, True] for number, task in enumerate(EIGHT)})
     found = compared(report, report)

@@ -89,7 +89,7 @@ def ratio_estimates(
 def _estimates(of: "Table", over: "Table", seed: int) -> list[Estimate]:
     tasks = len(of)
     drawn = numpy.sort(_drawn(of, over, seed), axis=0)
-    low, high = (_at(drawn, share) for share in _shares(tasks))
+    low, high = (_at(drawn, share) for share in percentiles(tasks))
     value = of.sum(axis=0) / over.sum(axis=0)
     return [
         Estimate(value=float(value[at]), low=float(low[at]), high=float(high[at]), tasks=tasks)
@@ -122,8 +122,8 @@ def _ratios(times: "Table", of: "Table", over: "Table") -> "Table":
     return found
 
 
-def _shares(tasks: int) -> tuple[float, float]:
-    """Where the ends of the interval stand among the draws."""
+def percentiles(tasks: int) -> tuple[float, float]:
+    """Where the ends of the interval of so many tasks stand among the draws, as shares of them."""
     if tasks < 2:
         return _TAIL, 1 - _TAIL
     low = normal_share(sqrt(tasks / (tasks - 1)) * t_quantile(_TAIL, tasks - 1))
