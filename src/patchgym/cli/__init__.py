@@ -32,6 +32,7 @@ _COMMANDS = {
     "spotcheck": "Label attempts of high and low reward blind; how far reward and person agree.",
     "grade": "Grade patches from a file.",
     "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
+    "compare": "Set finished evaluations against each other: paired differences, power.",
     "doctor": "Say what this machine can do, and what to do about the rest.",
 }
 _INTERRUPTED = 130

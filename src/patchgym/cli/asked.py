@@ -68,10 +68,13 @@ class Asked:
         }
 
 
-def policy_options(*, split: str, temperature: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options, with a command's own defaults; it gets them as ``asked``."""
+def policy_options(
+    *, split: str, temperature: float, policy: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options, with a command's own defaults; it gets them as ``asked``. Without ``policy`` none has to be named,
+    and it may be empty."""
     options = (
-        click.option("--policy", required=True, help=f"One of: {KINDS}."),
+        click.option("--policy", required=policy, default=None if policy else "", help=f"One of: {KINDS}."),
         click.option("--out", type=click.Path(path_type=Path), required=True, help="Run directory, new or to resume."),
         click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Samples of each task."),
         click.option("--split", type=click.Choice(["all", "train", "heldout"]), default=split, show_default=True),

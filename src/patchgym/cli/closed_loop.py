@@ -18,6 +18,7 @@ from patchgym.cli.workshop import collect, search
 from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
 from patchgym.errors import DataError
 from patchgym.evaluate import EvalReport, evaluate, paired_difference
+from patchgym.evaluate.kept import keep
 from patchgym.records import Record, Task, TaskSetManifest, Trajectory, Verdict
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
@@ -164,7 +165,9 @@ class ClosedLoop:
         settings = self._recipe.rollout.model_copy(update={"temperature": wanted.temperature})
         phase = Phase(name, self._heldout, wanted.samples)
         found = collect(title, self._collector, self._run, phase, self._source, settings)
-        return evaluate(found, self._heldout, seed=self._recipe.seed)
+        report = evaluate(found, self._heldout, seed=self._recipe.seed, objects=self._run.objects)
+        keep(self._run, name, report)
+        return report
 
     def _reinforce(self, name: str, found: Sequence[Trajectory]) -> UpdateReport:
         settings = self._recipe.grpo

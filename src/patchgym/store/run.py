@@ -161,6 +161,14 @@ class RunDirectory:
             return next(path for path in self.tree(place.tree).trajectories() if path.id == trajectory_id)
         return Trajectory.from_line(read_line_at(self.path / "trajectories.jsonl", place.offset))
 
+    @property
+    def phases(self) -> dict[str, list[str]]:
+        """The ids of all final trajectories by phase, in the order in which they became final."""
+        found: dict[str, list[str]] = {}
+        for key, place in self._places.items():
+            found.setdefault(place.phase, []).append(key)
+        return found
+
     def phase(self, name: str) -> list[Trajectory]:
         """The trajectories of one phase, by task and sample index."""
         found = [self.trajectory(key) for key, place in self._places.items() if place.phase == name]
@@ -241,6 +249,20 @@ class RunDirectory:
         """
         write_whole(self.path / name, content.encode() + b"\n")
         return self.path / name
+
+    def keep_evaluation(self, name: str, content: str) -> Path:
+        """Write the evaluation of a phase to ``eval/``, in place of the one that is there.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        with disk_errors(self.path):
+            (self.path / "eval").mkdir(exist_ok=True)
+        return self.write_report(f"eval/{name}.json", content)
+
+    def evaluations(self) -> dict[str, Path]:
+        """The evaluations that it keeps, by phase."""
+        return {path.stem: path for path in sorted((self.path / "eval").glob("*.json")) if path.is_file()}
 
     def close(self) -> None:
         """Give up the right to write. May be called twice."""
