@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from patchgym.config import Settings
+from patchgym.diagnose.settings import AlarmSettings, DiagnoseSettings
 from patchgym.errors import ConfigError
 from patchgym.reward import RewardSettings
 from patchgym.rollout import RolloutSettings
@@ -50,6 +51,8 @@ class LoopRecipe(Settings):
     warm_start: SftSettings = SftSettings()
     grpo: PolicyGradientSettings = PolicyGradientSettings()
     evaluation: EvalSettings = EvalSettings()
+    diagnose: DiagnoseSettings = DiagnoseSettings()
+    alarms: AlarmSettings = AlarmSettings()
 
 
 class TrainRecipe(Settings):
