@@ -46,6 +46,15 @@ class Alarms:
         facts = read_facts(self._run, reader=self._reader)
         return self._gate(place, diagnose(facts, self._settings, whole=True), stop)
 
+    def at_the_end(self) -> Gate:
+        """Look at the run once more when all is done: there is nothing left to pause.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        facts = read_facts(self._run, reader=self._reader)
+        return self._kept("end", diagnose(facts, self._settings, whole=True))[0]
+
     def steps(self, name: str, *, imitation: bool) -> "StepAlarm":
         """What watches the steps of the update ``name``."""
         return StepAlarm(self, name, imitation)
@@ -74,12 +83,17 @@ class Alarms:
         self._gate(f"{name}, step {len(steps)}", checklist, False)
 
     def _gate(self, place: str, checklist: Checklist, stop: bool) -> Gate:
-        broken = [one for one in checklist.findings if one.status is Status.BROKEN and one.check not in self._passed]
-        gate = Gate(place=place, made_at=datetime.now(UTC), passed=not broken, checklist=checklist)
-        self._run.keep_gate(gate)
+        gate, broken = self._kept(place, checklist)
         if broken and (stop or self._alarms.pause):
             raise _paused(place, broken[0])
         return gate
+
+    def _kept(self, place: str, checklist: Checklist) -> tuple[Gate, list[Finding]]:
+        """The gate, kept in the run, and what is broken that nobody went on from."""
+        broken = [one for one in checklist.findings if one.status is Status.BROKEN and one.check not in self._passed]
+        gate = Gate(place=place, made_at=datetime.now(UTC), passed=not broken, checklist=checklist)
+        self._run.keep_gate(gate)
+        return gate, broken
 
 
 class StepAlarm:

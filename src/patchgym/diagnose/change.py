@@ -45,7 +45,7 @@ Figure = Callable[[Seen], float | None]
 
 
 def change(before: Sequence[Seen], after: Sequence[Seen], figure: Figure, *, scale: float = 1.0) -> Change | None:
-    """How a figure changed; None where the two share too little. ``scale`` is what a large deviation of the figure is."""
+    """How a figure changed; None where the two share too little. ``scale`` is a large deviation."""
     first, second = _by_task(before, figure), _by_task(after, figure)
     shared = sorted(first.keys() & second.keys())
     sizes = [(len(first[task]), len(second[task])) for task in shared]
@@ -90,15 +90,17 @@ def sides(facts: Facts) -> Sides | None:
     rounds = rounds_of(facts)
     if len(rounds) < 2:
         return None
-    (earlier, first), (later, last) = list(rounds.items())[0], list(rounds.items())[-1]
+    (earlier, first), (later, last) = next(iter(rounds.items())), list(rounds.items())[-1]
     return Sides(earlier, first, later, last)
 
 
 def rounds_of(facts: Facts) -> dict[str, list[Seen]]:
-    """The rounds between which a policy was trained: those of the loop by their name, else every sampled phase."""
+    """The rounds between which a policy was trained: those of the loop by their name, else every sampled phase but the
+    stages of a staged run, which sample one policy."""
     named = {name: found for name, found in facts.rounds.items() if name.startswith("round-")}
+    others = {name: found for name, found in facts.rounds.items() if not name.startswith("stage-")}
     sampled = {one.id for one in facts.sampled}
-    every = {name: [one for one in found if one.id in sampled] for name, found in (named or facts.rounds).items()}
+    every = {name: [one for one in found if one.id in sampled] for name, found in (named or others).items()}
     return {name: found for name, found in every.items() if found}
 
 

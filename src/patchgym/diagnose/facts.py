@@ -104,8 +104,8 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """A run, read. ``attempts`` are all trajectories with the rewards that they have in their groups; ``unread`` says why
-    updates cannot be read, ``counted`` how many trajectories an update says that it was made of."""
+    """A run, read. ``attempts`` are all trajectories with the rewards that they have in their groups; ``unread`` says
+    why updates cannot be read, ``counted`` how many trajectories an update says that it was made of."""
 
     run: str
     command: str
@@ -248,7 +248,9 @@ def _metrics(run: RunDirectory) -> list[dict[str, JsonValue]]:
         return run.metrics()
     except ValueError as error:
         raise DataError(
-            f"{run.path}/metrics.jsonl holds a line that is not JSON", why=str(error), mend="Remove or repair that line."
+            f"{run.path}/metrics.jsonl holds a line that is not JSON",
+            why=str(error),
+            mend="Remove or repair that line.",
         ) from error
 
 

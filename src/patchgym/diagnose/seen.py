@@ -95,7 +95,9 @@ def seen(trajectory: Trajectory, task: Task | None) -> Seen:
         missing=_missing(trajectory),
         broken=tuple(_breaks(trajectory, task)),
         edits=(*edits[:1], *edits[1:][-1:]),
-        states=tuple(dict.fromkeys(state for step in steps[-1:] for state in (step.state_before, step.state_after) if state)),
+        states=tuple(
+            dict.fromkeys(state for step in steps[-1:] for state in (step.state_before, step.state_after) if state)
+        ),
         acts=_digest([(s.action.tool, s.action.arguments) if s.action else s.message.content for s in steps]),
         whole=_digest([(str(s.started_at), s.message.content, s.sampling_seconds) for s in steps]),
         seed=sampling.seed if sampling is not None else None,
@@ -162,7 +164,13 @@ def _edits(steps: tuple[Step, ...]) -> Iterator[Edit]:
 def _idle_timeout(step: Step, task: Task | None) -> bool:
     done = step.observation
     untouched = task is not None and step.state_before == task.workspace
-    return untouched and done is not None and done.timed_out and step.action is not None and step.action.tool == "run_tests"
+    return (
+        untouched
+        and done is not None
+        and done.timed_out
+        and step.action is not None
+        and step.action.tool == "run_tests"
+    )
 
 
 def _digest(value: object) -> bytes:

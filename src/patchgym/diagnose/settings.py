@@ -25,9 +25,10 @@ class DiagnoseSettings(Settings):
     *Held-out.* Under ``few_heldout`` held-out tasks a difference says nothing.
 
     *Drift and hacks.* ``hack_share`` of the attempts may be proved hacks, ``marked_share`` of those that are paid may
-    have marks against them, ``hidden_gap`` of those that pass every visible test may fail a hidden one. ``entropy_left``
-    and ``diversity_left`` are the shares of the first round's that must be left, ``steps_grown`` is the most that
-    attempts may become longer, and ``failure_shift`` the most that the share of one bad type of failure may rise.
+    have marks against them, ``hidden_gap`` of those that pass every visible test may fail a hidden one.
+    ``entropy_left`` and ``diversity_left`` are the shares of the first round's that must be left, ``steps_grown`` is
+    the most that attempts may become longer, and ``failure_shift`` the most that the share of one bad type of failure
+    may rise.
     """
 
     lost_share: float = Field(0.05, ge=0, le=1)

@@ -26,7 +26,7 @@ def command(model_path: Path, paths: tuple[Path, ...], reference: Path | None, e
     """
     from patchgym.cli.value.attempts import graded, opened, scored
     from patchgym.diagnose.drift import Level, drift
-        from patchgym.reward.value.opened import load_value
+    from patchgym.reward.value.opened import load_value
 
     model = load_value(model_path, expected)
     old, outcomes = model.reference.scores, model.reference.outcomes

@@ -41,7 +41,7 @@ def computed(facts: Facts, settings: DiagnoseSettings) -> Finding:
         one, gate = (missing or wrong)[0]
         told = "have no reward" if missing else "have another reward than their verdict is worth"
         return rule.broken(
-            f"{len(missing or wrong)} of {len(graded)} graded attempts {told}: {one.id} is {gate}, and has {_told(one)}",
+            f"{len(missing or wrong)} of {len(graded)} graded attempts {told}: {one.id} is {gate} and has {_told(one)}",
             "Compute the rewards again: patchgym score RUN --out RUN2.",
             [each.id for each, _ in (missing or wrong)],
             {"missing": len(missing), "wrong": len(wrong)},

@@ -51,7 +51,7 @@ def reward_model(facts: Facts, settings: DiagnoseSettings) -> Finding:
         return rule.unknown(
             "no two rounds were searched by a value model", "patchgym value drift VALUE.json RUN compares attempts."
         )
-    (earlier, first), (later, last) = list(phases.items())[0], list(phases.items())[-1]
+    (earlier, first), (later, last) = next(iter(phases.items())), list(phases.items())[-1]
     known = [one for one in first if one.outcome is not None]
     found = drift(
         later,
@@ -151,7 +151,9 @@ def _passes_visible(one: Seen) -> bool:
 
 def entropy(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """The policy still draws: the mean surprise of a sampled id is not a fraction of what it was."""
-    rule = Rule(6, "entropy", f"{settings.entropy_left:.0%} of the first round's is left while tasks fail", "convention")
+    rule = Rule(
+        6, "entropy", f"{settings.entropy_left:.0%} of the first round's is left while tasks fail", "convention"
+    )
     two = sides(facts)
     before, after = (_surprise(two.before), _surprise(two.after)) if two is not None else (None, None)
     if two is None or before is None or after is None:
@@ -215,9 +217,7 @@ def _distinct(found: Sequence[Seen]) -> float | None:
 
 def step_count(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """Attempts do not become much longer: a policy that learns needs fewer steps, not more tries."""
-    rule = Rule(
-        6, "step count", f"{settings.steps_grown:g} times the first round's, beyond chance at 1%", "article"
-    )
+    rule = Rule(6, "step count", f"{settings.steps_grown:g} times the first round's, beyond chance at 1%", "article")
     two = sides(facts)
     moved = change(two.before, two.after, lambda one: float(one.steps), scale=2.0) if two is not None else None
     if two is None or moved is None:
@@ -238,7 +238,10 @@ def step_count(facts: Facts, settings: DiagnoseSettings) -> Finding:
 def failures(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """No bad type of failure takes over."""
     rule = Rule(
-        6, "failure types", f"one type grows by {settings.failure_shift:.0%} of the attempts, beyond chance at 1%", "article"
+        6,
+        "failure types",
+        f"one type grows by {settings.failure_shift:.0%} of the attempts, beyond chance at 1%",
+        "article",
     )
     two = sides(facts)
     if two is None:

@@ -27,7 +27,8 @@ def heldout(facts: Facts, settings: DiagnoseSettings) -> Finding:
     two = _evaluations(facts)
     if two is None:
         return rule.unknown(
-            "held-out tasks were not measured twice", "patchgym eval TASKSET --policy local:CHECKPOINT, before and after"
+            "held-out tasks were not measured twice",
+            "patchgym eval TASKSET --policy local:CHECKPOINT, before and after",
         )
     (earlier, before), (later, after) = two
     difference = paired_difference(_outcomes(before), _outcomes(after))

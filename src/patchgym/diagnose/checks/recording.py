@@ -38,7 +38,7 @@ def complete(facts: Facts, settings: DiagnoseSettings) -> Finding:
             f"{len(lacking)} of {len(facts.own)} trajectories lack fields: {told}; the first is {lacking[0].id}",
             "Mend what records them: without these no step can be replayed or trained on.",
             [one.id for one in lacking],
-            {name: count for name, count in counts.items()},
+            dict(counts),
         )
     if not facts.own:
         absent: Counter[str] = Counter(name for one in facts.attempts for name in one.missing)
@@ -97,7 +97,9 @@ def _stale(own: Sequence[Seen], objects: ObjectStore | None) -> tuple[list[tuple
                 found.append((one.id, f"{one.id}, step {edit.step}: {error}"))
                 continue
             if text is not None and edit.text not in text:
-                found.append((one.id, f"{one.id}, step {edit.step}: the edit of {edit.path} is not in the state after it"))
+                found.append(
+                    (one.id, f"{one.id}, step {edit.step}: the edit of {edit.path} is not in the state after it")
+                )
         if not one.edits:
             count += 1
             lost = [state for state in one.states if state not in objects]
@@ -121,8 +123,8 @@ def replayed(facts: Facts, settings: DiagnoseSettings) -> Finding:
     changed = found.verdicts - found.verdicts_same
     decided = [name for name, change in found.verdict_changes.items() if Verdict.RESOLVED in change.split(" -> ")]
     told = (
-        f"{found.steps} steps of {found.trajectories} trajectories were done again, {found.diverged} came out otherwise; "
-        f"{changed} of {found.verdicts} verdicts changed"
+        f"{found.steps} steps of {found.trajectories} trajectories were done again, {found.diverged} came out "
+        f"otherwise; {changed} of {found.verdicts} verdicts changed"
     )
     figures = {"steps": found.steps, "diverged": found.diverged, "verdicts_changed": changed}
     too_many = changed > settings.timeout_share * found.verdicts
@@ -189,7 +191,9 @@ def timeouts(facts: Facts, settings: DiagnoseSettings) -> Finding:
     figures = {"machine": len(slow), "any": any_reason, "taken_for_failures": len(taken), "attempts": len(own)}
     if len(slow) > settings.timeout_share * len(own):
         kinds = Counter(
-            "tests time out before anything was changed" if one.idle_timeouts else f"the {one.whose_time or 'machine'}'s"
+            "tests time out before anything was changed"
+            if one.idle_timeouts
+            else f"the {one.whose_time or 'machine'}'s"
             for one in slow
         )
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
@@ -201,9 +205,7 @@ def timeouts(facts: Facts, settings: DiagnoseSettings) -> Finding:
             figures,
             confidence=by_count(len(own)),
         )
-    return rule.ok(
-        f"{any_reason} of {len(own)} attempts saw a time-out, {len(slow)} of them by the machine", figures
-    )
+    return rule.ok(f"{any_reason} of {len(own)} attempts saw a time-out, {len(slow)} of them by the machine", figures)
 
 
 def _of_machine(one: Seen) -> bool:
@@ -217,7 +219,9 @@ def _of_machine(one: Seen) -> bool:
 
 def readable(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """Most messages of the newest round hold an action that can be read."""
-    rule = Rule(2, "protocol", f"{settings.unreadable_share:.0%} of the steps of a round without an action", "convention")
+    rule = Rule(
+        2, "protocol", f"{settings.unreadable_share:.0%} of the steps of a round without an action", "convention"
+    )
     rounds = {name: [one for one in facts.sampled if one.light.phase == name] for name in facts.rounds}
     name, last = next(((name, found) for name, found in reversed(rounds.items()) if found), ("", []))
     steps, unread = sum(one.steps for one in last), sum(one.steps - one.readable for one in last)

@@ -132,7 +132,9 @@ def split(facts: Facts, settings: DiagnoseSettings) -> Finding:
         return rule.broken(f"{len(both)} tasks were trained on and measured: {named_few(both)}", mend, both)
     if not train or not heldout:
         side = "held-out tasks" if train else "training tasks"
-        return rule.unknown(f"the run keeps no {side}", "Name the evaluation: patchgym diagnose RUN --against EVALUATION")
+        return rule.unknown(
+            f"the run keeps no {side}", "Name the evaluation: patchgym diagnose RUN --against EVALUATION"
+        )
     pairs = about.overlap(frozenset(train), frozenset(heldout))
     if pairs:
         one, other_task, why = pairs[0]

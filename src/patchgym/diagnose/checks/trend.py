@@ -3,6 +3,7 @@
 A reward that falls or swings is the learning rate's or a coefficient's before it is the model's size.
 """
 
+import itertools
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -21,7 +22,7 @@ _NO_UPDATE = "no update by reward was made"
 def rows(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """The records that are trained on do not contradict themselves or the model."""
     rule = Rule(4, "rows", f"{_INTEGRITY_SHARE:.0%} of the rows refused because their record is wrong", "convention")
-    if not facts.updates:
+    if facts.unread or not facts.updates:
         return rule.unknown(facts.unread[0] if facts.unread else "no update was made")
     for update in facts.updates:
         report = update.report
@@ -36,7 +37,7 @@ def rows(facts: Facts, settings: DiagnoseSettings) -> Finding:
                 f"{Reason(name).meaning}{told}",
                 "What was sampled is not what would be trained: mend how ids, log-probs and prompts are recorded.",
                 [one.trajectory for one in report.mismatches],
-                {name: count for name, count in refused.items()},
+                dict(refused),
             )
     used = sum(update.report.rows_used for update in facts.updates)
     return rule.ok(f"{used} rows of {len(facts.updates)} updates agree with what was sampled", {"rows": used})
@@ -201,6 +202,6 @@ def reward_of(one: Seen) -> float | None:
 
 def _swings(rounds: Sequence[Sequence[Seen]], settings: DiagnoseSettings) -> int:
     """How often the change from round to round turns around, counting only changes that are large and no chance."""
-    changes = [change(a, b, reward_of) for a, b in zip(rounds, rounds[1:], strict=False)]
+    changes = [change(a, b, reward_of) for a, b in itertools.pairwise(rounds)]
     large = [one.moved for one in changes if one and abs(one.moved) > settings.swing and abs(one.errors) > SURE]
-    return sum(a * b < 0 for a, b in zip(large, large[1:], strict=False))
+    return sum(a * b < 0 for a, b in itertools.pairwise(large))
