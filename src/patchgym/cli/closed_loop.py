@@ -20,7 +20,7 @@ from patchgym.cli.workshop import collect, search
 from patchgym.diagnose import Alarms
 from patchgym.errors import DataError
 from patchgym.evaluate import EvalReport, evaluate
-from patchgym.records import Checklist, Gate, Record, Task, TaskSetManifest, Trajectory, Verdict
+from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, Verdict
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -74,12 +74,15 @@ class ClosedLoop:
         heldout: Sequence[Task],
         *,
         go_on: bool = False,
+        build: Callable[[Environment], Path] = build_environment,
     ) -> None:
+        """``build`` gives the directory of a built environment; with ``go_on`` it passes what the run has found broken
+        so far."""
         self._recipe, self._run, self._source = recipe, run, source
         last = recipe.stages[-1].tasks if recipe.stages else 0
         ordered = sorted(train, key=lambda task: (task.scope.files, task.scope.lines))
         self._train, self._heldout = (ordered[:last] if last else ordered), heldout
-        self._collector = Collector(run, factory, build_environment, recipe.reward, recipe.seed)
+        self._collector = Collector(run, factory, build, recipe.reward, recipe.seed)
         self._current = start
         self._began = time.monotonic()
         self._alarms = Alarms(run, recipe.diagnose, recipe.alarms, go_on=go_on)
