@@ -123,9 +123,9 @@ class ClosedLoop:
             self._rounds[name] = self._collect(f"Stage {number}: rollouts", Phase(name, tasks, samples), self._source)
         return self._alarms.after(f"stage-{number}", self._rounds.get(f"stage-{number}", ()), stop=True)
 
-    def report(self, built: TaskSetManifest) -> LoopReport:
-        """What the loop came to so far."""
-        gate = self._alarms.at_the_end()
+    def report(self, built: TaskSetManifest, gate: Gate | None = None) -> LoopReport:
+        """What the loop came to so far, with the checklist of ``gate``, or a last one."""
+        gate = gate or self._alarms.at_the_end()
         return LoopReport(
             run=str(self._run.path),
             tasks={"train": len(self._train), "heldout": len(self._heldout)},

@@ -93,21 +93,20 @@ def command(
     if as_json:
         show_json(report)
     else:
-        show_report(report)
+        show_report(report, staged=bool(settings.stages))
     sys.exit(0 if report.checklist.sound and (report.passed or not settings.alarms.pause) else 1)
 
 
 def _staged(loop: ClosedLoop, tasks: TaskSet, upto: int, asked_for: int | None, yes: bool, as_json: bool) -> LoopReport:
     """The stages up to the one that is asked for, with a gate after each."""
-    number, count = 0, loop.stages
-    while number < upto:
-        number += 1
-        gate = loop.stage(number)
+    gate, count = None, loop.stages
+    for done in range(1, upto + 1):
+        gate = loop.stage(done)
         if not as_json:
-            show_gate(gate, number, count)
-        if not goes_on(number, count, asked_for=asked_for, yes=yes):
+            show_gate(gate, done, count)
+        if not goes_on(done, count, asked_for=asked_for, yes=yes):
             break
-    return loop.report(tasks.manifest)
+    return loop.report(tasks.manifest, gate)
 
 
 def _must_name_tasks(recipe: TaskSetRecipe, name: str) -> None:
@@ -183,21 +182,25 @@ def _built(recipe: TaskSetRecipe) -> Path:
     return path
 
 
-def show_report(report: LoopReport) -> None:
-    """The report as tables, the verdict, and one command to go on with."""
+def show_report(report: LoopReport, *, staged: bool = False) -> None:
+    """The report as tables, the verdict, and one command to go on with; of a staged loop, whose gates were shown, the
+    tables alone."""
     dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in report.dropped.items())
     show_line(
         f"\nTasks: {report.tasks['train']} to train on, {report.tasks['heldout']} held out, proved out of "
         f"{report.funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
     )
-    show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
+    if report.evaluations:
+        show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
     _show_rounds(report)
     for name, update in report.updates.items():
         show_line(f"\nUpdate {name}. {describe(update)}.")
-    show_line()
-    show_checklist(report.checklist, "this")
+    if not staged:
+        show_line()
+        show_checklist(report.checklist, "this")
     show_line(f"\nThe run is in {report.run} (report.json holds these figures; {report.seconds:.0f} s this time).")
-    show_line(f"Next: {_next_command(report)}")
+    if not staged:
+        show_line(f"Next: {_next_command(report)}")
 
 
 def _show_rounds(report: LoopReport) -> None:

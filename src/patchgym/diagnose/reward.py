@@ -16,6 +16,7 @@ from patchgym.reward import RewardLog, first_layer, log_of, settle
 
 _EXTREME = 0.02
 _SOLVED = 0.95
+_ALIKE = 1e-9
 
 
 class RewardJudgement(Record):
@@ -168,14 +169,15 @@ def _groups(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSet
         "measured",
     )
     kinds = Counter(_ending(gates) for gates in _gates(settled).values() if len(gates) > 1)
+    flat = _flat(settled)
     evidence = (
-        f"{log.zero_variance} of {log.groups} groups have no variance; in {kinds['solved']} all solved, in "
+        f"{flat} of {log.groups} groups have no variance in outcome; in {kinds['solved']} all solved, in "
         f"{kinds['failed']} all came to nothing"
     )
-    figures = {"flat": log.zero_variance, "groups": log.groups}
+    figures = {"flat": flat, "groups": log.groups}
     if log.groups < settings.few_groups:
         return rule.unknown(evidence, figures=figures)
-    if log.zero_variance <= settings.flat_share * log.groups:
+    if flat <= settings.flat_share * log.groups:
         return rule.ok(evidence, figures)
     easier = "Take easier tasks, a longer warm start or more samples of each task."
     harder = "Take harder tasks, or a higher temperature."
@@ -226,6 +228,16 @@ def _terms(log: RewardLog, settings: DiagnoseSettings) -> Finding:
         figures,
         confidence=by_count(log.scored),
     )
+
+
+def _flat(settled: Sequence[Trajectory]) -> int:
+    """How many groups of two and more came out alike, but for style."""
+    firsts: dict[str, list[float]] = {}
+    for one in settled:
+        first = _first(one)
+        if one.in_baseline and first is not None:
+            firsts.setdefault(one.group_id, []).append(first)
+    return sum(len(values) > 1 and max(values) - min(values) <= _ALIKE for values in firsts.values())
 
 
 def _gates(settled: Sequence[Trajectory]) -> dict[str, list[str]]:

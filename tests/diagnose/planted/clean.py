@@ -24,8 +24,8 @@ def _improving(path: Path, bases: Bases) -> Path:
     worse, better = {"nothing": 0.6, "half": 0.3, "whole": 0.1}, {"whole": 0.8, "half": 0.2}
     parts = [
         Part("eval-warm", Drawn({"nothing": 0.95, "whole": 0.05}), HELD, 1),
-        Part("round-1", Drawn(worse), TRAIN[:2], 5),
-        Part("round-2", Drawn(better, version="drawn-2"), TRAIN[:2], 5),
+        Part("round-1", Drawn(worse), TRAIN[:2], 4),
+        Part("round-2", Drawn(better, version="drawn-2"), TRAIN[:2], 4),
         Part("eval-final", Drawn({"whole": 0.95, "nothing": 0.05}, version="drawn-2"), HELD, 1),
     ]
     return make_run(path, parts, command="loop")
@@ -33,7 +33,7 @@ def _improving(path: Path, bases: Bases) -> Path:
 
 def _level(path: Path, bases: Bases) -> Path:
     """Two rounds of which nothing can be told yet."""
-    parts = [Part(f"round-{at}", Drawn(EVEN, version=f"drawn-{at}", tells=True), TRAIN[:2], 5) for at in (1, 2)]
+    parts = [Part(f"round-{at}", Drawn(EVEN, version=f"drawn-{at}", tells=True), TRAIN[:2], 4) for at in (1, 2)]
     return make_run(path, parts, command="loop")
 
 

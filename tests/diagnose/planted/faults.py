@@ -43,12 +43,12 @@ def _tasks(change: Callable[[Task, ObjectStore], Task], source: Drawn | None = N
     return lambda path, bases: make_run(path, [part], change=change)
 
 
-def _acts(source: Drawn, names: list[str] | None = None, samples: int = 6) -> Make:
+def _acts(source: Drawn, names: list[str] | None = None, samples: int = 4) -> Make:
     part = Part(tasks=names or TRAIN[:2], samples=samples, source=source)
     return lambda path, bases: make_run(path, [part])
 
 
-def _rounds(*sources: Drawn, names: list[str] | None = None, samples: int = 5) -> Make:
+def _rounds(*sources: Drawn, names: list[str] | None = None, samples: int = 4) -> Make:
     parts = [
         Part(f"round-{number}", source, names or TRAIN[:2], samples) for number, source in enumerate(sources, start=1)
     ]
@@ -133,7 +133,7 @@ def _unhidden(task: Task, objects: ObjectStore) -> Task:
 
 def _hacking(path: Path, bases: Bases) -> Path:
     source = Drawn({"constant": 0.6, "half": 0.2, "nothing": 0.2})
-    return make_run(path, [Part(tasks=TRAIN[:3], samples=5, source=source)], change=_unhidden)
+    return make_run(path, [Part(tasks=TRAIN[:3], samples=4, source=source)], change=_unhidden)
 
 
 def _named_only(one: Trajectory) -> list[Trajectory]:
@@ -223,8 +223,8 @@ def _heldout_flat(path: Path, bases: Bases) -> Path:
     held = {"nothing": 0.9, "whole": 0.1}
     parts = [
         Part("eval-warm", Drawn(held, version="drawn-0"), HELD, 1),
-        Part("round-1", Drawn({"nothing": 0.7, "half": 0.2, "whole": 0.1}), TRAIN[:2], 5),
-        Part("round-2", Drawn({"whole": 0.8, "half": 0.2}, version="drawn-2"), TRAIN[:2], 5),
+        Part("round-1", Drawn({"nothing": 0.7, "half": 0.2, "whole": 0.1}), TRAIN[:2], 4),
+        Part("round-2", Drawn({"whole": 0.8, "half": 0.2}, version="drawn-2"), TRAIN[:2], 4),
         Part("eval-final", Drawn(held, version="drawn-0"), HELD, 1),
     ]
     return make_run(path, parts, command="loop")
@@ -237,14 +237,14 @@ def _next(ways: Mapping[str, float], looks: tuple[int, int] = (0, 2), *, tells: 
 _FALLING = _rounds(Drawn(GOOD), _next(WEAK))
 _COLLAPSED = _rounds(Drawn(MIXED, tells=True), _next({"half": 0.98, "nothing": 0.02}, tells=True))
 _LONGER = _rounds(Drawn(MIXED, (0, 1)), _next(MIXED, (4, 5)))
-_NO_BUILD = _rounds(Drawn(WEAK), _next({"broken": 0.8, "half": 0.2}), samples=6)
+_NO_BUILD = _rounds(Drawn(WEAK), _next({"broken": 0.8, "half": 0.2}), samples=5)
 _FOUL = _acts(Drawn({"foul": 0.4, "half": 0.3, "nothing": 0.3}))
-_FITTED = _acts(Drawn({"constant": 0.7, "half": 0.1, "nothing": 0.2}), TRAIN[:3])
+_FITTED = _acts(Drawn({"constant": 0.7, "half": 0.1, "nothing": 0.2}), TRAIN[:3], 6)
 _CHATTER = _acts(Drawn({"chatter": 0.8, "half": 0.2}))
 _ALIKE = _acts(Drawn(same=True), TRAIN[:3], 4)
 
 FAULTS: Mapping[str, Fault] = {
-    "flaky-test": Fault("reproducible", "a hidden test fails at times", _tasks(_flaky, Drawn({"whole": 1.0}), 12)),
+    "flaky-test": Fault("reproducible", "a hidden test fails at times", _tasks(_flaky, Drawn({"whole": 1.0}), 10)),
     "unsolvable-task": Fault("solvable", "a hidden test asks for what the solution does not do", _gold),
     "leaked-task": Fault("leaks", "the statement tells the edit", _tasks(_leaking)),
     "overlapping-split": Fault("split", "a training task is held out too, under another id", _overlapping),
