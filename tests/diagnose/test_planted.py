@@ -11,6 +11,7 @@ from patchgym.store import RunDirectory
 from tests.diagnose.planted.clean import CLEAN
 from tests.diagnose.planted.faults import FAULTS, Bases
 from tests.diagnose.planted.made import Part, make_run
+from tests.diagnose.planted.unseen import UNSEEN
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,9 +36,9 @@ def looked_at(path: Path) -> Checklist:
     return diagnose(read_facts(RunDirectory.read(path)))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [*FAULTS, *UNSEEN])
 def test_the_first_finding_is_the_planted_fault(name: str, bases: Bases, tmp_path: Path) -> None:
-    fault = FAULTS[name]
+    fault = {**FAULTS, **UNSEEN}[name]
     first = looked_at(fault.make(tmp_path / name, bases)).first
     assert first is not None
     assert first.check == fault.check, first.evidence

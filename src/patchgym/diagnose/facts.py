@@ -65,7 +65,7 @@ class TaskFacts:
 
     @cached_property
     def leaks(self) -> tuple[TaskFinding, ...]:
-        """What statements give away, and hidden tests that can be read."""
+        """What statements give away, and hidden tests that can be read. A benchmark's statements are as they are."""
         from patchgym.tasks.gates.audit import Subject, check_hidden, check_statement
 
         found: list[TaskFinding] = []
@@ -75,7 +75,7 @@ class TaskFacts:
             # Patched trees go into a store of their own: the run is not written to.
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="patchgym-diagnose-"))
             objects = ObjectStore(Path(scratch), self.objects)
-            for task in self.tasks.values():
+            for task in (task for task in self.tasks.values() if task.source.kind != "benchmark"):
                 subject = Subject(task, objects)
                 try:
                     found += [*check_statement(subject), *check_hidden(subject)]
@@ -105,7 +105,7 @@ class TaskFacts:
 @dataclass(frozen=True)
 class Facts:
     """A run, read. ``attempts`` are all trajectories with the rewards that they have in their groups; ``unread`` says
-    why updates cannot be read, ``counted`` how many trajectories an update says that it was made of."""
+    why updates cannot be read."""
 
     run: str
     command: str
@@ -119,7 +119,6 @@ class Facts:
     in_progress: bool = False
     valued: tuple[Valued, ...] = ()
     regraded: Sequence[Grading] = ()
-    counted: int | None = None
     against: "Facts | None" = None
 
     @property
@@ -238,7 +237,6 @@ def read_facts(
         in_progress=run.in_progress,
         valued=tuple(one for of_tree in reader.valued.values() for one in of_tree),
         regraded=regraded,
-        counted=_counted(rows),
         against=against,
     )
 
@@ -269,15 +267,6 @@ def _updates(rows: Iterable[Mapping[str, JsonValue]]) -> tuple[list[Update], lis
                 f"the update {row.get('name')} is damaged or was written by another release ({place}: {first['msg']})"
             )
     return found, unread
-
-
-def _counted(rows: Iterable[Mapping[str, JsonValue]]) -> int | None:
-    """How many trajectories an update says that it was made of."""
-    for row in rows:
-        counts = row.get("counts")
-        if row.get("kind") == "rollouts" and isinstance(counts, dict) and isinstance(counts.get("trajectories"), int):
-            return int(str(counts["trajectories"]))
-    return None
 
 
 def _certificate(run: RunDirectory) -> Certificate | None:

@@ -19,7 +19,7 @@ _WITHOUT_VALUE = (Verdict.INFRA_ERROR, Verdict.ABSTAINED)
 def complete(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """Every line can be read, and every step has every field."""
     rule = Rule(2, "complete", "every field of every step of what patchgym itself recorded", "article")
-    damaged = [problem for problem in facts.problems if "left out" in problem or "again" in problem]
+    damaged = [problem for problem in facts.problems if problem.endswith(("is left out", "the first one counts"))]
     if damaged:
         return rule.broken(
             f"{len(damaged)} lines of the run cannot be used: {damaged[0]}",
