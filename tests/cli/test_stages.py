@@ -22,9 +22,12 @@ from patchgym.records import TaskSetManifest
 from patchgym.reward import RewardSettings
 from patchgym.store import RunDirectory
 from patchgym.tasks.taskset import write_task_set
+from patchgym.train import UpdateReport
 from tests.diagnose.planted.drawn import Drawn
+from tests.diagnose.planted.faults import Bases
 from tests.diagnose.planted.kit import HELD, TRAIN, make_tasks
 from tests.diagnose.planted.made import manifest
+from tests.diagnose.planted.updates import too_fast
 from tests.records_for_tests import THEN, make_task
 from tests.workshop import here, sandboxes
 
@@ -177,6 +180,23 @@ def test_an_alarm_pauses_a_round_before_its_update(tmp_path: Path) -> None:
         place.go(recipe(**SMALL), Drawn({"nothing": 1.0}, looks=(0, 2)))
     rows = RunDirectory.read(tmp_path / "run").metrics()
     assert [row["name"] for row in rows if row["kind"] == "update"] == ["warm-start"]
+
+
+@needs_torch
+@pytest.mark.train
+def test_an_update_that_goes_too_far_pauses_and_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    from tests.train.tiny import save_tiny_model
+
+    bases = Bases(tmp_path, save_tiny_model(tmp_path / "tiny"), tmp_path / "cache")
+    with pytest.raises(PausedError, match="step size is broken"):
+        too_fast(tmp_path / "run", bases, pause=True)
+    assert not [row for row in RunDirectory.read(tmp_path / "run").metrics() if row["kind"] == "update"]
+    too_fast(tmp_path / "run", bases, pause=True, more=["--go-on"])
+    run = RunDirectory.read(tmp_path / "run")
+    (report,) = [row["report"] for row in run.metrics() if row["kind"] == "update"]
+    assert isinstance(report, dict)
+    assert len(UpdateReport.model_validate(report).steps) == 24
+    assert not run.gates()[0].passed
 
 
 @needs_torch

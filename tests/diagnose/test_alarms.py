@@ -7,27 +7,29 @@ import pytest
 
 from patchgym.diagnose import Alarms, AlarmSettings, DiagnoseSettings
 from patchgym.errors import PausedError
-from patchgym.records import Step, Trajectory, Verdict
+from patchgym.records import Action, Message, PolicyRef, Sampling, Step, Tally, Trajectory, Verdict
 from patchgym.store import RunDirectory
 from patchgym.train import StepReport
 from tests.records_for_tests import make_manifest, make_report, make_reward, make_step, make_task, make_trajectory
 
 
 def attempt(task: int, sample: int, value: float, *, phase: str = "round-1", steps: int = 2) -> Trajectory:
-    """An attempt at a task, whose steps are told apart by their text."""
-    taken = [_step(at, f"{phase} {task} {sample} {at}") for at in range(steps)]
+    """An attempt at a task with a seed of its own: nothing, half or all of its tests pass."""
+    taken = [_step(at, f"{phase} {task} {sample} {at}", sample) for at in range(steps)]
     verdict = Verdict.RESOLVED if value == 1 else Verdict.UNRESOLVED
     report = make_report(verdict, fixed=(2 if value == 1 else 1 if value else 0, 2))
-    one = make_trajectory(
-        sample, task_id=f"demo-{task}", phase=phase, steps=taken, report=report, patch=f"{task} {value} {sample}"
-    )
+    report = report.model_copy(update={"hidden": Tally(passed=int(value > 0), total=1)})
+    patch = f"--- a/src.py\n+++ b/src.py\n@@ -0,0 +1 @@\n+{phase} {task} {value} {sample}\n"
+    one = make_trajectory(sample, task_id=f"demo-{task}", phase=phase, steps=taken, report=report, patch=patch)
     gate = "solved" if value == 1 else "partial" if value else "failed"
-    return one.model_copy(update={"reward": make_reward(value, gate=gate, steps=-0.01 * steps)})
+    reward = make_reward(value, gate=gate, steps=-0.01 * steps if value else 0.0)
+    return one.model_copy(update={"reward": reward, "policy": PolicyRef(spec="openai:model", version="1")})
 
 
-def _step(index: int, text: str) -> Step:
-    step = make_step(index)
-    return step.model_copy(update={"message": step.message.model_copy(update={"content": text})})
+def _step(index: int, text: str, seed: int) -> Step:
+    action = Action(tool="list_files", arguments={"path": text})
+    message = Message(role="assistant", content=text)
+    return make_step(index).model_copy(update={"action": action, "message": message, "sampling": Sampling(seed=seed)})
 
 
 def opened(folder: Path, values: tuple[float, ...], *, tasks: int = 6) -> RunDirectory:

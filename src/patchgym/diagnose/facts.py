@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue, ValidationError
 
 from patchgym.content import ObjectStore
-from patchgym.diagnose.seen import Seen, seen
+from patchgym.diagnose.seen import Edit, Seen, seen
 from patchgym.diagnose.variance import Grading
-from patchgym.errors import DataError
+from patchgym.errors import DataError, PatchError
 from patchgym.records import Task, Trajectory, Tree, Verdict
 from patchgym.reward import settle
 from patchgym.rollout.replay import Certificate
 from patchgym.store import RunDirectory
-from patchgym.tasks.gates.findings import Finding as TaskFinding
 from patchgym.train import UpdateReport
 
 if TYPE_CHECKING:
+    from patchgym.tasks.gates.findings import Finding as TaskFinding
     from patchgym.tasks.overlap.fingerprints import Fingerprint
 
 DEMONSTRATED, MEASURED = "demonstrate", "eval"
@@ -53,18 +53,21 @@ class Valued:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """The tasks that a run keeps, and what their own texts tell. Nothing is run."""
+    """The tasks that a run keeps, and what their own texts tell. Nothing is run. What was found is kept: tasks do not
+    change while a run is made, and neither does what lies in its store (``looked_up``: what is wrong with an edit)."""
 
     tasks: Mapping[str, Task]
     objects: ObjectStore | None
     others: "tuple[TaskFacts, ...]" = ()
+    looked_up: dict[Edit, str] = field(default_factory=dict)
+    pairs: dict[tuple[frozenset[str], frozenset[str]], list[tuple[str, str, str]]] = field(default_factory=dict)
 
     def with_more(self, other: "TaskFacts") -> "TaskFacts":
         """These tasks and those of another run."""
         return TaskFacts(self.tasks, self.objects, (*self.others, other))
 
     @cached_property
-    def leaks(self) -> tuple[TaskFinding, ...]:
+    def leaks(self) -> "tuple[TaskFinding, ...]":
         """What statements give away, and hidden tests that can be read. A benchmark's statements are as they are."""
         from patchgym.tasks.gates.audit import Subject, check_hidden, check_statement
 
@@ -79,7 +82,7 @@ class TaskFacts:
                 subject = Subject(task, objects)
                 try:
                     found += [*check_statement(subject), *check_hidden(subject)]
-                except DataError as error:
+                except (DataError, PatchError) as error:
                     found.append(subject.finding("statement", "not_checked", str(error), "Make the run again."))
         return tuple(found)
 
@@ -87,8 +90,11 @@ class TaskFacts:
         """Pairs of a training and a held-out task that have too much in common, with what that is."""
         from patchgym.tasks.overlap.refuse import overlap_between
 
-        first, second = (self._fingerprints(side) for side in (train, heldout))
-        return [(first[p.first].id, second[p.second].id, p.why.value) for p in overlap_between(first, second)]
+        if (train, heldout) not in self.pairs:
+            first, second = (self._fingerprints(side) for side in (train, heldout))
+            found = [(first[p.first].id, second[p.second].id, p.why.value) for p in overlap_between(first, second)]
+            self.pairs[train, heldout] = found
+        return self.pairs[train, heldout]
 
     def _fingerprints(self, wanted: frozenset[str]) -> "list[Fingerprint]":
         from patchgym.tasks.overlap.fingerprints import fingerprint_tasks

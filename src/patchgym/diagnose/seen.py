@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from patchgym.agent.tools import TOOLS
+from patchgym.errors import PatchError
 from patchgym.evaluate import FailureType, failure_type
 from patchgym.records import Evidence, Step, Task, Trajectory
 from patchgym.traces.timeouts import timeout_of
@@ -107,8 +108,16 @@ def seen(trajectory: Trajectory, task: Task | None) -> Seen:
         whose_time=timeout_of(trajectory),
         logprob=sum(sum(tokens.logprobs or ()) for tokens in marked),
         sampled=sum(len(tokens.logprobs or ()) for tokens in marked),
-        failure=failure_type(trajectory, task) if task is not None else None,
+        failure=_failure(trajectory, task),
     )
+
+
+def _failure(trajectory: Trajectory, task: Task | None) -> FailureType | None:
+    """How it failed; None where it did not, its task is not known or its patch cannot be read."""
+    try:
+        return failure_type(trajectory, task) if task is not None else None
+    except PatchError:
+        return None
 
 
 def _missing(trajectory: Trajectory) -> dict[str, int]:

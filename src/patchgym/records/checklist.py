@@ -74,8 +74,8 @@ class Checklist(VersionedRecord):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing speaks against tasks, recording and what updates are made of. What is broken otherwise is what
-        a policy or its training came to."""
+        """Whether nothing speaks against tasks, recording and what updates are made of. What is broken otherwise is
+        what a policy or its training came to."""
         return not any(
             finding.status is Status.BROKEN and (finding.step <= 2 or finding.check in _OF_THE_PIPELINE)
             for finding in self.findings

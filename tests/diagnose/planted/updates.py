@@ -25,18 +25,32 @@ _USUAL: Mapping[str, object] = {
 }
 
 
-def trained(path: Path, bases: "Bases", change: Change = lambda tokens: tokens, **settings: object) -> Path:
-    """A run of ``patchgym train`` on attempts of a tiny model whose recorded ids are changed so."""
+def trained(
+    path: Path,
+    bases: "Bases",
+    change: Change = lambda tokens: tokens,
+    *,
+    pause: bool = False,
+    more: Sequence[str] = (),
+    **settings: object,
+) -> Path:
+    """A run of ``patchgym train`` on attempts of a tiny model whose recorded ids are changed so; ``more`` are further
+    arguments.
+
+    Raises:
+        PausedError: with ``pause``, where its steps go wrong.
+    """
     attempts = path.with_name(f"{path.name}-attempts")
-    _write(attempts, [_changed(one, change) for one in _attempts(bases)])
+    if not attempts.is_dir():
+        _write(attempts, [_changed(one, change) for one in _attempts(bases)])
     recipe = path.with_name(f"{path.name}.toml")
     algorithm = str(settings.get("algorithm", "dr_grpo"))
     table = "sft" if algorithm == "sft" else "grpo"
     values = {name: value for name, value in {**_USUAL, **settings}.items() if name != "algorithm"}
     lines = [f'start = "{bases.model}"', f'algorithm = "{algorithm}"', f"[{table}]"]
     lines += [f"{name} = {value}" for name, value in values.items()]
-    recipe.write_text("\n".join([*lines, "[alarms]", "pause = false", ""]), encoding="utf-8")
-    _train(recipe, attempts, path, bases.cache)
+    recipe.write_text("\n".join([*lines, "[alarms]", f"pause = {str(pause).lower()}", ""]), encoding="utf-8")
+    _train([str(recipe), "--run", str(attempts), "--out", str(path), "--json", *more], bases.cache)
     return path
 
 
@@ -58,8 +72,8 @@ def masked(path: Path, bases: "Bases") -> Path:
     return trained(path, bases, lambda tokens: tokens.model_copy(update={"mask": (0,) * len(tokens.sampled_ids)}))
 
 
-def too_fast(path: Path, bases: "Bases") -> Path:
-    return trained(path, bases, learning_rate=0.1)
+def too_fast(path: Path, bases: "Bases", *, pause: bool = False, more: Sequence[str] = ()) -> Path:
+    return trained(path, bases, pause=pause, more=more, learning_rate=0.1)
 
 
 def diverging(path: Path, bases: "Bases") -> Path:
@@ -99,13 +113,13 @@ def _write(path: Path, attempts: Sequence[Trajectory]) -> None:
     run.close()
 
 
-def _train(recipe: Path, attempts: Path, out: Path, cache: Path) -> None:
+def _train(arguments: Sequence[str], cache: Path) -> None:
     from click.testing import CliRunner
 
     from patchgym.cli.train import command
 
     with _cache(cache):
-        done = CliRunner().invoke(command, [str(recipe), "--run", str(attempts), "--out", str(out), "--json"])
+        done = CliRunner().invoke(command, list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
 

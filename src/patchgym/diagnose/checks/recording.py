@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from patchgym.content import ObjectStore
-from patchgym.diagnose.facts import Facts
+from patchgym.diagnose.facts import Facts, TaskFacts
 from patchgym.diagnose.rule import Rule, by_count, named_few
-from patchgym.diagnose.seen import Seen
+from patchgym.diagnose.seen import Edit, Seen
 from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.errors import DataError
 from patchgym.records import Finding, StopReason, Verdict
@@ -67,7 +67,7 @@ def states(facts: Facts, settings: DiagnoseSettings) -> Finding:
             [one.id for one in torn],
             {"trajectories": len(torn)},
         )
-    stale, looked_up = _stale(own, facts.about.objects)
+    stale, looked_up = _stale(own, facts.about)
     if stale:
         return rule.broken(
             f"{len(stale)} of {looked_up} states that were looked up are stale or missing: {stale[0][1]}",
@@ -82,29 +82,37 @@ def states(facts: Facts, settings: DiagnoseSettings) -> Finding:
     )
 
 
-def _stale(own: Sequence[Seen], objects: ObjectStore | None) -> tuple[list[tuple[str, str]], int]:
+def _stale(own: Sequence[Seen], about: TaskFacts) -> tuple[list[tuple[str, str]], int]:
     """Edits that are not in the state after them and states that are not there, of a sample spread over the run."""
-    if objects is None:
-        return [], 0
-    found, count = [], 0
+    found: list[tuple[str, str]] = []
+    count = 0
+    if about.objects is None:
+        return found, 0
     for one in own[:: max(1, len(own) // _LOOKED_UP)]:
         for edit in one.edits:
             count += 1
-            try:
-                entry = objects.entries(edit.state).get(edit.path.removeprefix("./"))
-                text = objects.get(entry.id).decode("utf-8", "surrogateescape") if entry is not None else None
-            except DataError as error:
-                found.append((one.id, f"{one.id}, step {edit.step}: {error}"))
-                continue
-            if text is not None and edit.text not in text:
-                found.append(
-                    (one.id, f"{one.id}, step {edit.step}: the edit of {edit.path} is not in the state after it")
-                )
+            if edit not in about.looked_up:
+                about.looked_up[edit] = _missing_edit(edit, about.objects)
+            if about.looked_up[edit]:
+                found.append((one.id, f"{one.id}, step {edit.step}: {about.looked_up[edit]}"))
         if not one.edits:
             count += 1
-            lost = [state for state in one.states if state not in objects]
+            lost = [state for state in one.states if state not in about.objects]
             found += [(one.id, f"{one.id}: state {lost[0]} is not in the store")] if lost else []
     return found, count
+
+
+def _missing_edit(edit: Edit, objects: ObjectStore) -> str:
+    """What is wrong with the state after an edit; empty where nothing is. A path that is not there was changed by other
+    means, or is written otherwise."""
+    try:
+        entry = objects.entries(edit.state).get(edit.path.removeprefix("./"))
+        if entry is None:
+            return ""
+        text = objects.get(entry.id).decode("utf-8", "surrogateescape")
+    except DataError as error:
+        return str(error)
+    return "" if edit.text in text else f"its edit of {edit.path} is not in the state after"
 
 
 def replayed(facts: Facts, settings: DiagnoseSettings) -> Finding:
