@@ -149,7 +149,11 @@ SMALL = {
 @pytest.mark.train
 def test_a_sound_loop_passes_every_gate_and_keeps_them(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    report = place.go(recipe({"rollouts": 6, "samples": 3}, {"rounds": 1}, **SMALL), Drawn(looks=(0, 1)), upto=2)
+    report = place.go(
+        recipe({"rollouts": 6, "samples": 3}, {"rounds": 1}, **SMALL),
+        Drawn({"whole": 0.3, "half": 0.4, "nothing": 0.3}, looks=(1, 3)),
+        upto=2,
+    )
     assert report.passed, report.checklist.verdict
     wanted = ["stage-1", "demonstrate", "round-1", "round-1, update", "stage-2"]
     assert place.places == [(name, True) for name in wanted]
@@ -161,7 +165,7 @@ def test_a_sound_loop_passes_every_gate_and_keeps_them(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.train
 def test_a_gate_stops_whatever_the_recipe_says_of_alarms_and_going_on_passes_what_was_said(tmp_path: Path) -> None:
-    place, nothing = Place(tmp_path), Drawn({"nothing": 1.0}, looks=(0, 2))
+    place, nothing = Place(tmp_path), Drawn({"nothing": 1.0}, looks=(1, 3))
     settings = recipe({"rollouts": 8}, {"rounds": 1}, **SMALL, alarms={"pause": False})
     for _ in range(2):
         with pytest.raises(PausedError, match="stage-1: process signal"):
@@ -177,7 +181,7 @@ def test_a_gate_stops_whatever_the_recipe_says_of_alarms_and_going_on_passes_wha
 def test_an_alarm_pauses_a_round_before_its_update(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with pytest.raises(PausedError, match="Paused after round-1: process signal"):
-        place.go(recipe(**SMALL), Drawn({"nothing": 1.0}, looks=(0, 2)))
+        place.go(recipe(**SMALL), Drawn({"nothing": 1.0}, looks=(1, 3)))
     rows = RunDirectory.read(tmp_path / "run").metrics()
     assert [row["name"] for row in rows if row["kind"] == "update"] == ["warm-start"]
 

@@ -193,12 +193,14 @@ class ClosedLoop:
         return Phase(f"round-{index}", tasks, self._recipe.samples)
 
     def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:
+        self._alarms.reached(phase.name)
         return collect(title, self._collector, self._run, phase, source, self._recipe.rollout)
 
     def _roll_out(self, title: str, phase: Phase) -> list[Trajectory]:
         """The attempts of a round: single ones or the paths of search trees, and further samples of flat groups."""
         recipe = self._recipe
         if recipe.search is not None:
+            self._alarms.reached(phase.name)
             return search(title, self._collector, self._run, phase, self._source, recipe.rollout, recipe.search)
         found = self._collect(title, phase, self._source)
         if not recipe.resample:
@@ -225,6 +227,7 @@ class ClosedLoop:
         wanted = self._recipe.evaluation
         settings = self._recipe.rollout.model_copy(update={"temperature": wanted.temperature})
         phase = Phase(name, self._heldout, wanted.samples)
+        self._alarms.reached(name)
         found = collect(title, self._collector, self._run, phase, self._source, settings)
         return evaluate(found, self._heldout, seed=self._recipe.seed)
 
@@ -262,6 +265,7 @@ class ClosedLoop:
                 report = make(self._current, checkpoints, on_step, self._run.path / "updates" / name)
             self._run.log_metrics(Update(name=name, report=report).model_dump(mode="json"))
             say(f"    {describe(report)}")
+        self._alarms.reached(f"update {name}")
         if report.version is not None:
             self._current = str(checkpoints / report.version)
             asyncio.run(self._source.use(Path(self._current)))

@@ -5,11 +5,12 @@ alarms only tell. Who goes on passes what the run has said so far, and nothing e
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from patchgym.diagnose.checklist import diagnose
 from patchgym.diagnose.checks.trend import too_far
-from patchgym.diagnose.facts import Reader, read_facts
+from patchgym.diagnose.facts import Facts, Reader, read_facts
 from patchgym.diagnose.rule import Rule
 from patchgym.diagnose.settings import AlarmSettings, DiagnoseSettings
 from patchgym.errors import PausedError
@@ -26,12 +27,18 @@ class Alarms:
     ) -> None:
         self._run, self._settings, self._alarms = run, settings, alarms
         self._reader = Reader()
+        self._reached: set[str] = set()
         self._passed = {
             finding.check
             for gate in (run.gates() if go_on else ())
             for finding in gate.checklist.findings
             if finding.status is Status.BROKEN
         }
+
+    def reached(self, part: str) -> None:
+        """A phase, or an update (``update NAME``), is done, now or before. Where parts are named, the rest of what lies in the
+        run is not looked at: a run that goes on comes by its old places again, and each is judged by what it had."""
+        self._reached.add(part)
 
     def after(self, place: str, found: Sequence[Trajectory] = (), *, stop: bool = False) -> Gate:
         """Look at the run as it stands after ``place``. ``found`` are trajectories of it that need not be read again;
@@ -43,8 +50,7 @@ class Alarms:
         """
         if self._reader.about is not None:
             self._reader.take(found, self._reader.about.tasks)
-        facts = read_facts(self._run, reader=self._reader)
-        return self._gate(place, diagnose(facts, self._settings, whole=True), stop)
+        return self._gate(place, diagnose(self._facts(), self._settings, whole=True), stop)
 
     def at_the_end(self) -> Gate:
         """Look at the run once more when all is done: there is nothing left to pause.
@@ -52,8 +58,18 @@ class Alarms:
         Raises:
             StorageError: the disk is full or not writable.
         """
-        facts = read_facts(self._run, reader=self._reader)
-        return self._kept("end", diagnose(facts, self._settings, whole=True))[0]
+        return self._kept("end", diagnose(self._facts(), self._settings, whole=True))[0]
+
+    def _facts(self) -> Facts:
+        facts, parts = read_facts(self._run, reader=self._reader), self._reached
+        if not parts:
+            return facts
+        return replace(
+            facts,
+            attempts=tuple(one for one in facts.attempts if one.light.phase in parts),
+            updates=tuple(update for update in facts.updates if f"update {update.name}" in parts),
+            valued=tuple(one for one in facts.valued if one.phase in parts),
+        )
 
     def steps(self, name: str, *, imitation: bool) -> "StepAlarm":
         """What watches the steps of the update ``name``."""
