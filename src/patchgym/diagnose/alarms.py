@@ -36,8 +36,9 @@ class Alarms:
         }
 
     def reached(self, part: str) -> None:
-        """A phase, or an update (``update NAME``), is done, now or before. Where parts are named, the rest of what lies in the
-        run is not looked at: a run that goes on comes by its old places again, and each is judged by what it had."""
+        """A phase, or an update (``update NAME``), is done, now or before. Where parts are named, the rest of what lies
+        in the run is not looked at: a run that goes on comes by its old places again, and each is judged by what it
+        had."""
         self._reached.add(part)
 
     def after(self, place: str, found: Sequence[Trajectory] = (), *, stop: bool = False) -> Gate:
