@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -39,8 +39,10 @@ SAMPLE, TRAINS = {"rollouts": 10, "samples": 2}, {"epochs": 2}
 BUILT = TaskSetManifest(name="kit", recipe={}, funnel={"candidates": 5}, created_at=THEN)
 
 
-def recipe(*stages: dict[str, object], **more: object) -> LoopRecipe:
-    return validated(LoopRecipe, {"stages": list(stages), "samples": 4, "tasks_per_round": 3, **more}, "test")
+def recipe(*stages: Mapping[str, object], **more: object) -> LoopRecipe:
+    return validated(
+        LoopRecipe, {"stages": [dict(stage) for stage in stages], "samples": 4, "tasks_per_round": 3, **more}, "test"
+    )
 
 
 @pytest.mark.parametrize("name", ["starter", "advanced"])
@@ -67,7 +69,7 @@ def test_the_starter_names_no_tasks_and_says_how_to() -> None:
     "stages",
     [[{}], [{"rollouts": 3, "rounds": 1}], [{"epochs": 1, "rounds": 1}], [SAMPLE], [TRAINS, SAMPLE], [TRAINS, TRAINS]],
 )
-def test_stages_that_say_nothing_or_too_much_are_refused(stages: Sequence[dict[str, object]]) -> None:
+def test_stages_that_say_nothing_or_too_much_are_refused(stages: Sequence[Mapping[str, object]]) -> None:
     with pytest.raises(ConfigError):
         recipe(*stages)
 

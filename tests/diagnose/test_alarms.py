@@ -114,7 +114,7 @@ def test_a_round_of_a_thousand_attempts_is_looked_at_in_well_under_a_second(tmp_
     alarms = watch(run)
     alarms.after("round-1")
     values = (0.0, 0.3, 1.0)
-    more = [attempt(at // 200, at % 200, values[at % 3], phase="round-2", steps=6) for at in range(1000)]
+    more = [attempt(at // 200, at % 200, values[at % 3], phase="round-2") for at in range(1000)]
     for one in more:
         run.append(one)
     began = time.process_time()

@@ -31,7 +31,8 @@ def asked(path: Path, *arguments: str) -> Result:
 def test_it_stops_at_the_first_broken_link_and_names_what_is_left(tmp_path: Path) -> None:
     opened(tmp_path, (0.0, 0.0)).close()
     short, whole = looked_at(tmp_path / "run", whole=False), looked_at(tmp_path / "run")
-    assert short.first == whole.first == short.findings[-1]
+    assert short.first == whole.first
+    assert short.first == short.findings[-1]
     assert short.left[0] == "groups"
     assert whole.left == ()
     assert [*(one.check for one in short.findings), *short.left] == [name for check in CHECKS for name in check.names]

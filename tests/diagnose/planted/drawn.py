@@ -35,6 +35,10 @@ def _broken(task: Task, dice: random.Random) -> Script:
     return [Action(tool="run_command", arguments={"command": f"echo 'def (:' >> {task.key_files[0]}"})]
 
 
+def _wrong(task: Task, dice: random.Random) -> Script:
+    return [Action(tool="run_command", arguments={"command": f"echo '# looked at' >> {task.key_files[0]}"})]
+
+
 def _constant(task: Task, dice: random.Random) -> Script:
     return [_edit(task, pair) for pair in constants(task)]
 
@@ -69,6 +73,7 @@ WAYS: Mapping[str, Callable[[Task, random.Random], Script]] = {
     "half": _half,
     "nothing": _nothing,
     "broken": _broken,
+    "wrong": _wrong,
     "constant": _constant,
     "foul": _foul,
     "marked": _marked,

@@ -237,7 +237,7 @@ def _next(ways: Mapping[str, float], looks: tuple[int, int] = (0, 2), *, tells: 
 _FALLING = _rounds(Drawn(GOOD), _next(WEAK))
 _COLLAPSED = _rounds(Drawn(MIXED, tells=True), _next({"half": 0.98, "nothing": 0.02}, tells=True))
 _LONGER = _rounds(Drawn(MIXED, (0, 1)), _next(MIXED, (4, 5)))
-_NO_BUILD = _rounds(Drawn(WEAK), _next({"broken": 0.8, "half": 0.2}), samples=5)
+_NO_BUILD = _rounds(Drawn({"half": 0.2, "wrong": 0.8}), _next({"broken": 0.8, "half": 0.2}), samples=5)
 _FOUL = _acts(Drawn({"foul": 0.4, "half": 0.3, "nothing": 0.3}))
 _FITTED = _acts(Drawn({"constant": 0.7, "half": 0.1, "nothing": 0.2}), TRAIN[:3], 6)
 _CHATTER = _acts(Drawn({"chatter": 0.8, "half": 0.2}))

@@ -77,7 +77,7 @@ def too_fast(path: Path, bases: "Bases", *, pause: bool = False, more: Sequence[
 
 
 def diverging(path: Path, bases: "Bases") -> Path:
-    return trained(path, bases, algorithm="sft", learning_rate=100.0, passes=6)
+    return trained(path, bases, algorithm="sft", learning_rate=10.0, passes=6)
 
 
 def imitated(path: Path, bases: "Bases") -> Path:
