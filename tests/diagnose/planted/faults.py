@@ -267,7 +267,6 @@ FAULTS: Mapping[str, Fault] = {
     "stale-sampler": Fault("sampler gap", "another version sampled than is said", updates.other_sampler),
     "zero-gradients": Fault("gradients", "masks train nothing", updates.masked),
     "too-high-rate": Fault("step size", "a learning rate a hundred times too high", updates.too_fast),
-    "diverging-imitation": Fault("step size", "imitation with a rate far too high", updates.diverging),
     "falling-reward": Fault("reward trend", "the policy is worse after its update", _FALLING),
     "memorised": Fault("held-out", "training tasks are learned by heart", _heldout_flat),
     "drifting-reward-model": Fault("reward model", "the value model and verdicts part ways", drifting_value),

@@ -76,10 +76,6 @@ def too_fast(path: Path, bases: "Bases", *, pause: bool = False, more: Sequence[
     return trained(path, bases, pause=pause, more=more, learning_rate=0.1)
 
 
-def diverging(path: Path, bases: "Bases") -> Path:
-    return trained(path, bases, algorithm="sft", learning_rate=10.0, passes=6)
-
-
 def imitated(path: Path, bases: "Bases") -> Path:
     return trained(path, bases, algorithm="sft", learning_rate=1e-3)
 

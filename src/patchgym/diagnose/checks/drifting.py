@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from patchgym.diagnose.change import SURE, change, sides
+from patchgym.diagnose.change import LEAST, SURE, change, sides
 from patchgym.diagnose.drift import Level, drift
 from patchgym.diagnose.facts import Facts, Valued, solved
 from patchgym.diagnose.rule import Rule, by_count
@@ -16,7 +16,6 @@ from patchgym.records import Finding, Verdict
 
 _PAID = 0.9
 _SOLVED_ANYWAY = 0.9
-_LEAST_GROUPS = 3
 _LEAST_MEMBERS = 3
 _BAD = (
     FailureType.DOES_NOT_BUILD,
@@ -191,7 +190,7 @@ def diversity(facts: Facts, settings: DiagnoseSettings) -> Finding:
         return rule.unknown("there is one round, and nothing to compare it with")
     before, after = _distinct(two.before), _distinct(two.after)
     if before is None or after is None:
-        return rule.unknown(f"fewer than {_LEAST_MEMBERS} samples of a task, or {_LEAST_GROUPS} groups of them")
+        return rule.unknown(f"fewer than {_LEAST_MEMBERS} samples of a task, or {LEAST} of them in all")
     told = f"{before:.0%} of the samples of a task differ in {two.earlier}, {after:.0%} in {two.later}"
     figures = {"before": before, "after": after}
     if after < settings.diversity_left * before and not _solves_all(two.after):
@@ -210,7 +209,7 @@ def _distinct(found: Sequence[Seen]) -> float | None:
     for one in found:
         groups.setdefault(one.light.group_id, []).append(one.acts)
     whole = [acts for acts in groups.values() if len(acts) >= _LEAST_MEMBERS]
-    if sum(map(len, whole)) < _LEAST_GROUPS * _LEAST_MEMBERS:
+    if sum(map(len, whole)) < LEAST:
         return None
     return fmean((len(set(acts)) - 1) / (len(acts) - 1) for acts in whole)
 
