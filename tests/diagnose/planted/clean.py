@@ -53,6 +53,5 @@ CLEAN: Mapping[str, Make] = {
     "searched-loop": steady_value,
     "imitation": updates.imitated,
     "update": lambda path, bases: updates.trained(path, bases),
-    "attempts-of-a-model": lambda path, bases: updates.trained(path, bases).with_name(f"{path.name}-attempts"),
 }
 """By name."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Change = Callable[[StepTokens], StepTokens]
 _GROUPS = "abcd"
 _USUAL: Mapping[str, object] = {
-    "learning_rate": 1e-3,
+    "learning_rate": 1e-4,
     "lora_rank": 4,
     "max_row_tokens": 64,
     "rows_per_step": 2,
