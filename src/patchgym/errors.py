@@ -13,6 +13,7 @@
     │   └── StorageError          3   the disk is full or not writable
     ├── EnvironmentBuildError     1   an environment could not be locked or installed, or no suite runs in it
     ├── DivergenceError           1   a loss or a gradient is not finite: nothing was published
+    ├── PausedError               1   an alarm is up: the run waits for a person, and keeps what it has
     └── InfrastructureError       1   a fault that the policy cannot cause: never a reward, never a failure of the agent
         ├── SandboxError              the sandbox could not be made or was lost
         └── EndpointError             a model endpoint refused, stalled or answered garbage
@@ -125,6 +126,10 @@ class EnvironmentBuildError(PatchgymError):
 
 class DivergenceError(PatchgymError):
     """A loss or a gradient is not finite. No weights were published; the last good version stays."""
+
+
+class PausedError(PatchgymError):
+    """A check says that something is broken: the run stops where it is. What it has is kept, and it can go on."""
 
 
 class InfrastructureError(PatchgymError):

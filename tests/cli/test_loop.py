@@ -109,7 +109,7 @@ def test_the_loop_closes_and_a_second_run_finds_everything_done(tmp_path: Path) 
     assert json.loads((tmp_path / "run" / "report.json").read_text()) == json.loads(done.stdout)
     assert report.demonstrations.resolved == 1
     assert list(report.evaluations) == ["eval-base", "eval-warm", "eval-final"]
-    assert report.judgement.sound
+    assert report.checklist.sound
 
     warm = report.updates["warm-start"]
     assert warm.gradient == "nonzero"

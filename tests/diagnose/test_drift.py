@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchgym.diagnose.drift import ALPHA, chi_square_point, drift, ks, ks_critical, psi, psi_noise
-from patchgym.diagnose.judge import Level
+from patchgym.diagnose.drift import ALPHA, Level, chi_square_point, drift, ks, ks_critical, psi, psi_noise
 from patchgym.errors import DataError
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=60)

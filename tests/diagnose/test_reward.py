@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from patchgym.diagnose import RewardFinding, RewardJudgement, judge_rewards
+from patchgym.diagnose import RewardJudgement, judge_rewards
 from patchgym.diagnose.regrade import graded_again, to_regrade
 from patchgym.grading import Grader
-from patchgym.records import Outcome, Reward, Task, Term, Trajectory, Verdict
+from patchgym.records import Finding, Outcome, Reward, Task, Term, Trajectory, Verdict
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, open_policy
 from patchgym.store import RunDirectory
@@ -44,12 +44,12 @@ def some(tasks: int, samples: int, kinds: Sequence[int], seed: int = 0) -> list[
     ]
 
 
-def finding(judged: RewardJudgement, check: str) -> RewardFinding:
+def finding(judged: RewardJudgement, check: str) -> Finding:
     return next(found for found in judged.findings if found.check == check)
 
 
 def up(judged: RewardJudgement) -> list[str]:
-    return [found.check for found in judged.findings if found.level == "broken"]
+    return [found.check for found in judged.findings if found.status == "broken"]
 
 
 def collected(folder: Path, policy: str, samples: int) -> list[Trajectory]:
@@ -71,7 +71,7 @@ def test_a_real_run_in_which_everybody_solves_has_no_process_signal(tmp_path: Pa
     assert judged.alarm
     assert judged.verdict.startswith("Do not train on these rewards yet: process signal.")
     assert "harder" in judged.verdict
-    assert finding(judged, "grading").level == "ok"
+    assert finding(judged, "grading").status == "ok"
 
 
 @pytest.mark.slow
@@ -195,8 +195,8 @@ def test_a_term_above_half_of_the_variance_dominates() -> None:
 def test_an_exploding_term_is_named() -> None:
     found = some(6, 2, (0, 2, 4))
     judged = judge_rewards(planted(found, [50.0, *[0.0] * 11]))
-    assert "by style" in finding(judged, "terms").evidence
-    assert "terms" in up(judged)
+    assert "by style" in finding(judged, "bounds").evidence
+    assert up(judged)[0] == "bounds"
 
 
 def test_every_finding_states_its_threshold() -> None:

@@ -27,7 +27,7 @@ _COMMANDS = {
     "traces": "Trajectories of other projects: import, clean, export.",
     "score": "Compute a run's rewards again, under any recipe.",
     "train": "Make one update from trajectories, go on with it, make a step again, or only count.",
-    "diagnose": "Check rewards before training on them.",
+    "diagnose": "Should this run go on? One checklist, to the first broken link.",
     "value": "Value models: fit, measure, score, watch for drift.",
     "spotcheck": "Label attempts of high and low reward blind; how far reward and person agree.",
     "grade": "Grade patches from a file.",

@@ -1,7 +1,8 @@
 """The closed loop: tasks, demonstrations, measurement, warm start, rounds of reinforcement learning, measurement.
 
-Each part is kept in the run directory once it is done: trajectories by phase, updates as metrics with a published
-checkpoint. A loop that was interrupted goes through the same parts again and finds them done.
+With stages it samples a few attempts first, then more, and then trains; after each stage a gate decides. Each part is
+kept in the run directory once it is done: trajectories by phase, updates as metrics with a published checkpoint. A loop
+that was interrupted goes through the same parts again and finds them done.
 """
 
 import asyncio
@@ -13,13 +14,14 @@ from pydantic import JsonValue
 
 from patchgym.cli.console import say
 from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.stages import rounds_of, sampling
 from patchgym.cli.updating import describe, watched_update
 from patchgym.cli.workshop import collect, search
-from patchgym.diagnose import HeldOut, Judgement, UpdateFacts, judge
+from patchgym.diagnose import Alarms
 from patchgym.errors import DataError
-from patchgym.evaluate import EvalReport, evaluate, paired_difference
+from patchgym.evaluate import EvalReport, evaluate
 from patchgym.evaluate.kept import keep
-from patchgym.records import Record, Task, TaskSetManifest, Trajectory, Verdict
+from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, Verdict
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -41,7 +43,8 @@ class Update(Record):
 
 
 class LoopReport(Record):
-    """What a closed loop came to. ``evaluations`` and ``rounds`` are by phase, in order."""
+    """What a closed loop came to. ``evaluations`` and ``rounds`` are by phase, in order; ``passed`` says whether
+    nothing is broken but what somebody went on from."""
 
     run: str
     tasks: dict[str, int]
@@ -52,7 +55,8 @@ class LoopReport(Record):
     rounds: dict[str, RunCounts]
     rewards: dict[str, tuple[float, ...]]
     updates: dict[str, UpdateReport]
-    judgement: Judgement
+    checklist: Checklist
+    passed: bool
     seconds: float
 
 
@@ -69,75 +73,135 @@ class ClosedLoop:
         start: str,
         train: Sequence[Task],
         heldout: Sequence[Task],
+        *,
+        go_on: bool = False,
+        build: Callable[[Environment], Path] = build_environment,
     ) -> None:
+        """``build`` gives the directory of a built environment; with ``go_on`` it passes what the run has found broken
+        so far."""
         self._recipe, self._run, self._source = recipe, run, source
-        self._train, self._heldout = train, heldout
-        self._collector = Collector(run, factory, build_environment, recipe.reward, recipe.seed)
+        last = recipe.stages[-1].tasks if recipe.stages else 0
+        ordered = sorted(train, key=lambda task: (task.scope.files, task.scope.lines))
+        self._train, self._heldout = (ordered[:last] if last else ordered), heldout
+        self._collector = Collector(run, factory, build, recipe.reward, recipe.seed)
         self._current = start
+        self._began = time.monotonic()
+        self._alarms = Alarms(run, recipe.diagnose, recipe.alarms, go_on=go_on)
+        self._shown: list[Trajectory] = []
+        self._evaluations: dict[str, EvalReport] = {}
+        self._updates: dict[str, UpdateReport] = {}
+        self._rounds: dict[str, list[Trajectory]] = {}
+
+    @property
+    def stages(self) -> int:
+        """How many the recipe has."""
+        return len(self._recipe.stages)
 
     def go(self, built: TaskSetManifest) -> LoopReport:
         """Do every part that is not done, and report. ``built`` says where the tasks came from.
 
         Raises:
             PatchgymError: this machine cannot do one of them. What is done stays.
+            PausedError: a check finds something broken, and the recipe says that this pauses.
         """
-        started = time.monotonic()
-        recipe = self._recipe
-        gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
-        shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
-        solved = [t for t in shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
-        evaluations = {BASE: self._evaluate("Held-out, base model", BASE)}
-        updates = {
-            "warm-start": self._update(
-                "warm-start",
-                lambda start, out, on_step, state: sft(
-                    solved,
-                    start=start,
-                    out=out,
-                    settings=recipe.warm_start,
-                    trained_on=self._keys(solved),
-                    on_step=on_step,
-                    state=state,
-                ),
-            )
-        }
-        evaluations[WARM] = self._evaluate("Held-out, after the warm start", WARM)
-        rounds: dict[str, list[Trajectory]] = {}
-        for index in range(1, recipe.rounds + 1):
-            name = f"round-{index}"
-            rounds[name] = self._roll_out(f"Round {index}: rollouts", self._round(index))
-            updates[name] = self._reinforce(name, rounds[name])
-        if recipe.rounds:
-            evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
+        self._learn(self._recipe.rounds)
+        return self.report(built)
+
+    def stage(self, number: int) -> Gate:
+        """Do what is not done of a stage of the recipe; the gate after it.
+
+        Raises:
+            PatchgymError: this machine cannot do it. What is done stays.
+            PausedError: a check finds something broken.
+        """
+        stage = self._recipe.stages[number - 1]
+        if stage.trains:
+            self._learn(rounds_of(stage, self._recipe, len(self._train)))
+        else:
+            if stage.after_warm_start:
+                self._prepare()
+            name, (tasks, samples) = f"stage-{number}", sampling(stage, self._recipe, self._train)
+            self._rounds[name] = self._collect(f"Stage {number}: rollouts", Phase(name, tasks, samples), self._source)
+        return self._alarms.after(f"stage-{number}", self._rounds.get(f"stage-{number}", ()), stop=True)
+
+    def report(self, built: TaskSetManifest, gate: Gate | None = None) -> LoopReport:
+        """What the loop came to so far, with the checklist of ``gate``, or a last one."""
+        gate = gate or self._alarms.at_the_end()
         return LoopReport(
             run=str(self._run.path),
             tasks={"train": len(self._train), "heldout": len(self._heldout)},
             funnel=built.funnel,
             dropped=built.dropped,
-            demonstrations=count_run(shown),
-            evaluations=evaluations,
-            rounds={name: count_run(found) for name, found in rounds.items()},
-            rewards={name: _rewards(found) for name, found in rounds.items()},
-            updates=updates,
-            judgement=judge(shown, rounds, [_facts(name, u) for name, u in updates.items()], _held_out(evaluations)),
-            seconds=time.monotonic() - started,
+            demonstrations=count_run(self._shown),
+            evaluations=self._evaluations,
+            rounds={name: count_run(found) for name, found in self._rounds.items()},
+            rewards={name: _rewards(found) for name, found in self._rounds.items()},
+            updates=self._updates,
+            checklist=gate.checklist,
+            passed=gate.passed,
+            seconds=time.monotonic() - self._began,
         )
+
+    def _prepare(self) -> None:
+        """Demonstrations, the base model's measure and the warm start."""
+        if self._updates:
+            return
+        recipe = self._recipe
+        gold = open_policy("gold", PolicyOptions(tools=self._recipe.rollout.tools))
+        self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
+        self._look("demonstrate", self._shown)
+        solved = [t for t in self._shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
+        self._evaluations[BASE] = self._evaluate("Held-out, base model", BASE)
+        self._updates["warm-start"] = self._update(
+            "warm-start",
+            lambda start, out, on_step, state: sft(
+                solved,
+                start=start,
+                out=out,
+                settings=recipe.warm_start,
+                trained_on=self._keys(solved),
+                on_step=on_step,
+                on_report=self._alarms.steps("warm-start", imitation=True),
+                state=state,
+            ),
+        )
+        self._evaluations[WARM] = self._evaluate("Held-out, after the warm start", WARM)
+
+    def _learn(self, rounds: int) -> None:
+        """So many rounds of reinforcement learning, between two measurements."""
+        self._prepare()
+        for index in range(1, rounds + 1):
+            name = f"round-{index}"
+            self._rounds[name] = self._roll_out(f"Round {index}: rollouts", self._round(index))
+            self._look(name, self._rounds[name])
+            self._updates[name] = self._reinforce(name, self._rounds[name])
+            self._look(f"{name}, update")
+        if rounds:
+            self._evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
+
+    def _look(self, place: str, found: Sequence[Trajectory] = ()) -> None:
+        """Let the alarms look at the run as it stands, and say what they find where they do not pause."""
+        gate = self._alarms.after(place, found)
+        broken = gate.checklist.first
+        if broken is not None and not gate.passed:
+            say(f"  Alarm after {place}: {broken.check}: {broken.evidence}")
 
     def _round(self, index: int) -> Phase:
         """The round's tasks: turn by turn through the training set, smallest solution first."""
         count = min(self._recipe.tasks_per_round, len(self._train))
         first = (index - 1) * count
-        ordered = sorted(self._train, key=lambda task: (task.scope.files, task.scope.lines))
-        tasks = [ordered[(first + offset) % len(ordered)] for offset in range(count)]
+        tasks = [self._train[(first + offset) % len(self._train)] for offset in range(count)]
         return Phase(f"round-{index}", tasks, self._recipe.samples)
 
     def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:
+        self._alarms.reached(phase.name)
         return collect(title, self._collector, self._run, phase, source, self._recipe.rollout)
 
     def _roll_out(self, title: str, phase: Phase) -> list[Trajectory]:
         """The attempts of a round: single ones or the paths of search trees, and further samples of flat groups."""
         recipe = self._recipe
         if recipe.search is not None:
+            self._alarms.reached(phase.name)
             return search(title, self._collector, self._run, phase, self._source, recipe.rollout, recipe.search)
         found = self._collect(title, phase, self._source)
         if not recipe.resample:
@@ -164,6 +228,7 @@ class ClosedLoop:
         wanted = self._recipe.evaluation
         settings = self._recipe.rollout.model_copy(update={"temperature": wanted.temperature})
         phase = Phase(name, self._heldout, wanted.samples)
+        self._alarms.reached(name)
         found = collect(title, self._collector, self._run, phase, self._source, settings)
         report = evaluate(found, self._heldout, seed=self._recipe.seed, objects=self._run.objects)
         keep(self._run, name, report)
@@ -182,6 +247,7 @@ class ClosedLoop:
                 trees=[tree for tree in self._run.trees if tree.phase == name],
                 key_files={task.id: task.key_files for task in self._train},
                 on_step=on_step,
+                on_report=self._alarms.steps(name, imitation=False),
                 state=state,
             ),
         )
@@ -202,6 +268,7 @@ class ClosedLoop:
                 report = make(self._current, checkpoints, on_step, self._run.path / "updates" / name)
             self._run.log_metrics(Update(name=name, report=report).model_dump(mode="json"))
             say(f"    {describe(report)}")
+        self._alarms.reached(f"update {name}")
         if report.version is not None:
             self._current = str(checkpoints / report.version)
             asyncio.run(self._source.use(Path(self._current)))
@@ -220,30 +287,6 @@ class ClosedLoop:
                 )
             return report
         return None
-
-
-def _facts(name: str, report: UpdateReport) -> UpdateFacts:
-    return UpdateFacts(
-        name=name,
-        nonzero=report.gradient == "nonzero",
-        why=report.why,
-        sampler_gap=report.sampler_gap.mean if report.sampler_gap else None,
-        trained_tokens=report.trained_tokens,
-    )
-
-
-def _held_out(evaluations: dict[str, EvalReport]) -> HeldOut | None:
-    before, after = evaluations[WARM], evaluations.get(FINAL)
-    difference = paired_difference(before.solved, after.solved) if after else None
-    if after is None or difference is None or before.pass_at_1 is None or after.pass_at_1 is None:
-        return None
-    return HeldOut(
-        before=before.pass_at_1.value,
-        after=after.pass_at_1.value,
-        low=difference.low,
-        high=difference.high,
-        tasks=difference.tasks,
-    )
 
 
 def _rewards(found: Sequence[Trajectory]) -> tuple[float, ...]:

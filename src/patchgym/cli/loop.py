@@ -11,14 +11,16 @@ import click
 
 from patchgym.cli.closed_loop import BASE, FINAL, WARM, ClosedLoop, LoopReport
 from patchgym.cli.console import number, say, show_json, show_line, show_table
+from patchgym.cli.diagnose import show_checklist
 from patchgym.cli.eval import show_eval
 from patchgym.cli.recipe import LoopRecipe
+from patchgym.cli.stages import goes_on, show_gate, show_plan, upto_of
 from patchgym.cli.tasks.build import build_watched
 from patchgym.cli.updating import describe
 from patchgym.cli.workshop import check_sandbox, make_manifest, opened_run, sandbox_options, sandboxes
 from patchgym.config import load_recipe
 from patchgym.content import cache_root
-from patchgym.errors import ConfigError, DataError
+from patchgym.errors import ConfigError, DataError, UsageError
 from patchgym.grading import GRADER_VERSION
 from patchgym.policy.models import known_models
 from patchgym.records import Task
@@ -37,17 +39,38 @@ _NAMES = {BASE: "base model", WARM: "after warm start", FINAL: "after RL"}
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; an old one is resumed. [runs/RECIPE]")
 @click.option("--tasks", "taskset", type=click.Path(path_type=Path), help="Use this task set; do not build one.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
+@click.option("--stage", type=click.IntRange(1), metavar="N", help="Go up to this stage of the recipe, and no further.")
+@click.option("--yes", is_flag=True, help="Go on with the next stage without asking.")
+@click.option("--go-on", is_flag=True, help="Go on past what the run has found broken so far.")
+@click.option("--dry-run", is_flag=True, help="Only check the recipe and show what it would do.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @sandbox_options
-def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(
+    recipe: str,
+    out: Path | None,
+    taskset: Path | None,
+    overrides: tuple[str, ...],
+    stage: int | None,
+    yes: bool,
+    go_on: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Run the whole closed loop. RECIPE is an embedded recipe's name or a .toml file.
 
-    An interrupted loop goes on with the same command.
+    An interrupted loop goes on with the same command. A recipe with stages stops after each one at a gate: it never
+    passes one that finds something broken, unless --go-on says so.
     """
     settings = load_recipe(LoopRecipe, recipe, overrides)
+    upto = upto_of(settings, stage)
+    if dry_run:
+        show_plan(settings, recipe)
+        return
     start = _trained(settings)
     where = out or Path("runs") / Path(recipe).stem
     given = TaskSet.load(taskset) if taskset is not None else None
+    if given is None:
+        _must_name_tasks(settings.tasks, recipe)
     check_sandbox()
     source = _opened(settings, start)
     try:
@@ -58,20 +81,42 @@ def command(recipe: str, out: Path | None, taskset: Path | None, overrides: tupl
             why = f"It has {len(train)} and {len(heldout)}."
             raise DataError(f"{tasks.path} needs training and held-out tasks", why=why)
         refuse_overlap(fingerprint_tasks(train, tasks.objects), fingerprint_tasks(heldout, tasks.objects))
-        manifest = make_manifest("loop", settings.model_dump(mode="json"), [*train, *heldout], settings.seed)
+        manifest = make_manifest("loop", settings.config(), [*train, *heldout], settings.seed)
         with opened_run(where, manifest, tasks.tasks, tasks) as run, sandboxes(run.objects) as factory:
             for problem in run.problems:
                 say(f"  {problem}")
-            run.write_report("tasks.jsonl", "\n".join(task.to_line() for task in tasks.tasks))
-            report = ClosedLoop(settings, run, factory, source, start, train, heldout).go(tasks.manifest)
+            loop = ClosedLoop(settings, run, factory, source, start, train, heldout, go_on=go_on)
+            report = _staged(loop, tasks, upto, stage, yes, as_json) if settings.stages else loop.go(tasks.manifest)
             run.write_report("report.json", report.model_dump_json(indent=1))
     finally:
         asyncio.run(source.close())
     if as_json:
         show_json(report)
     else:
-        show_report(report)
-    sys.exit(0 if report.judgement.sound else 1)
+        show_report(report, staged=bool(settings.stages))
+    sys.exit(0 if report.checklist.sound and (report.passed or not settings.alarms.pause) else 1)
+
+
+def _staged(loop: ClosedLoop, tasks: TaskSet, upto: int, asked_for: int | None, yes: bool, as_json: bool) -> LoopReport:
+    """The stages up to the one that is asked for, with a gate after each."""
+    gate, count = None, loop.stages
+    for done in range(1, upto + 1):
+        gate = loop.stage(done)
+        if not as_json:
+            show_gate(gate, done, count)
+        if not goes_on(done, count, asked_for=asked_for, yes=yes):
+            break
+    return loop.report(tasks.manifest, gate)
+
+
+def _must_name_tasks(recipe: TaskSetRecipe, name: str) -> None:
+    sources = (recipe.train, recipe.pairs, recipe.repositories, recipe.histories, recipe.logs)
+    if not any(sources):
+        raise UsageError(
+            f"Recipe {name} names no tasks",
+            why="It is about how to train, on whatever task set you have.",
+            mend="Name one with --tasks SET; patchgym tasks build --recipe pypi500 --out SET makes one of 500 tasks.",
+        )
 
 
 def _trained(recipe: LoopRecipe) -> str:
@@ -137,24 +182,25 @@ def _built(recipe: TaskSetRecipe) -> Path:
     return path
 
 
-def show_report(report: LoopReport) -> None:
-    """The report as tables, the verdict, and one command to go on with."""
+def show_report(report: LoopReport, *, staged: bool = False) -> None:
+    """The report as tables, the verdict, and one command to go on with; of a staged loop, whose gates were shown, the
+    tables alone."""
     dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in report.dropped.items())
     show_line(
         f"\nTasks: {report.tasks['train']} to train on, {report.tasks['heldout']} held out, proved out of "
         f"{report.funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
     )
-    show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
+    if report.evaluations:
+        show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
     _show_rounds(report)
     for name, update in report.updates.items():
         show_line(f"\nUpdate {name}. {describe(update)}.")
-    rows = [
-        (f.check, f.level.value, "\n".join(filter(None, (f.evidence, f.action)))) for f in report.judgement.findings
-    ]
-    show_table("\nShould this go on?", ("link", "", "evidence"), rows)
-    show_line(report.judgement.verdict)
+    if not staged:
+        show_line()
+        show_checklist(report.checklist, "this")
     show_line(f"\nThe run is in {report.run} (report.json holds these figures; {report.seconds:.0f} s this time).")
-    show_line(f"Next: {_next_command(report)}")
+    if not staged:
+        show_line(f"Next: {_next_command(report)}")
 
 
 def _show_rounds(report: LoopReport) -> None:
@@ -180,7 +226,7 @@ def _banded(rewards: Sequence[float]) -> list[str]:
 
 
 def _next_command(report: LoopReport) -> str:
-    if not report.judgement.sound:
+    if not report.checklist.sound:
         return "patchgym doctor"
     if report.tasks["heldout"] < _FEW_HELD_OUT:
         return "patchgym loop longer"

@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from patchgym.config import Settings
+from patchgym.diagnose.settings import AlarmSettings, DiagnoseSettings
 from patchgym.errors import ConfigError
 from patchgym.reward import RewardSettings
 from patchgym.rollout import RolloutSettings
@@ -23,6 +24,34 @@ class EvalSettings(Settings):
     temperature: float = Field(0.0, ge=0.0)
 
 
+class Stage(Settings):
+    """A part of a staged loop, after which a gate decides. Either it only samples ``rollouts`` attempts (``samples`` of
+    each task, else the recipe's), of the policy as it is or ``after_warm_start``; or it trains on ``tasks`` training
+    tasks (0: all) for ``rounds`` rounds, or for ``epochs`` over them."""
+
+    rollouts: int = Field(0, ge=0)
+    samples: int | None = Field(None, ge=1)
+    after_warm_start: bool = False
+    tasks: int = Field(0, ge=0)
+    rounds: int = Field(0, ge=0)
+    epochs: int = Field(0, ge=0)
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is the one that trains."""
+        return self.rounds > 0 or self.epochs > 0
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Stage":
+        if bool(self.rollouts) == self.trains or (self.rounds and self.epochs):
+            raise ConfigError(
+                "A stage says one of rollouts, rounds and epochs",
+                why=f"This one says rollouts {self.rollouts}, rounds {self.rounds} and epochs {self.epochs}.",
+                mend="Sample in one stage, and train in the last.",
+            )
+        return self
+
+
 class LoopRecipe(Settings):
     """Everything that ``patchgym loop`` does, in the order in which it does it.
 
@@ -32,6 +61,9 @@ class LoopRecipe(Settings):
     that come from a benchmark, which are held out otherwise; the run's manifest records it. ``base_url`` is where the
     server of a policy ``vllm:MODEL`` is, and ``start`` the model on this machine that is trained for it, if MODEL is no
     path.
+
+    With ``stages`` it goes on from one to the next through gates; the last one trains, and says how long in place of
+    ``rounds``. ``diagnose`` are the thresholds of the checks, and ``alarms`` says whether they pause.
     """
 
     seed: int = 0
@@ -44,12 +76,31 @@ class LoopRecipe(Settings):
     base_url: str | None = None
     start: str | None = None
     train_on_benchmarks: bool = False
+    stages: tuple[Stage, ...] = ()
     tasks: TaskSetRecipe = TaskSetRecipe()
     rollout: RolloutSettings = RolloutSettings()
     reward: RewardSettings = RewardSettings()
     warm_start: SftSettings = SftSettings()
     grpo: PolicyGradientSettings = PolicyGradientSettings()
     evaluation: EvalSettings = EvalSettings()
+    diagnose: DiagnoseSettings = DiagnoseSettings()
+    alarms: AlarmSettings = AlarmSettings()
+
+    @model_validator(mode="after")
+    def _last_trains(self) -> "LoopRecipe":
+        trains = [stage.trains for stage in self.stages]
+        if any(trains[:-1]) or (trains and not trains[-1]):
+            raise ConfigError(
+                "The last stage trains, and only that one",
+                why=f"Of {len(trains)} stages, those that train are {[n for n, one in enumerate(trains, 1) if one]}.",
+                mend="Give the last stage rounds or epochs, and the others rollouts.",
+            )
+        return self
+
+    def config(self) -> dict[str, JsonValue]:
+        """What a run's manifest keeps of it. Thresholds and alarms may change while a run goes on."""
+        data: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"diagnose", "alarms"})
+        return data
 
 
 class TrainRecipe(Settings):
@@ -77,6 +128,8 @@ class TrainRecipe(Settings):
     shape: ModelShape | None = None
     expected: Expected | None = None
     machine: Machine = Machine()
+    diagnose: DiagnoseSettings = DiagnoseSettings()
+    alarms: AlarmSettings = AlarmSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -13,7 +13,8 @@ from patchgym.cli.loggers import LOGGERS, check_loggers, logging_to
 from patchgym.cli.recipe import TrainRecipe
 from patchgym.config import load_recipe
 from patchgym.errors import DataError, UsageError
-from patchgym.train import OnReport, PolicyGradientSettings, UpdateReport, grpo, sft
+from patchgym.train import OnReport, PolicyGradientSettings, StepReport, UpdateReport, grpo, sft
+from patchgym.train.algorithms import ALGORITHMS
 
 if TYPE_CHECKING:
     from patchgym.cli.train_data import Material
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe.")
 @click.option("--log", "loggers", multiple=True, type=click.Choice(LOGGERS), help="Write steps there too.")
 @click.option("--replay", "step", type=click.IntRange(1), metavar="STEP", help="Make that step of RUN again; compare.")
+@click.option("--go-on", is_flag=True, help="Go on past what the run has found broken so far.")
 @click.option("--dry-run", is_flag=True, help="Only count rows, ids, bytes and time; load no weights.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
@@ -38,13 +40,15 @@ def command(
     overrides: tuple[str, ...],
     loggers: tuple[str, ...],
     step: int | None,
+    go_on: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Make one update of a policy from the trajectories of runs. RECIPE is an embedded recipe's name or a .toml file.
 
-    An update that was interrupted goes on with the same command. With --replay, RUN is the run directory of an update
-    or RUN/updates/NAME, and nothing is written.
+    An update that was interrupted goes on with the same command. One whose steps go wrong pauses, unless the recipe
+    says alarms.pause = false. With --replay, RUN is the run directory of an update or RUN/updates/NAME, and nothing is
+    written.
     """
     if step is not None:
         from patchgym.cli.replayed import replay_step
@@ -62,7 +66,7 @@ def command(
         _fit_value(settings, where, as_json)
         return
     check_loggers(loggers)
-    report = _updated(settings, where, loggers)
+    report = _updated(settings, where, loggers, go_on)
     if as_json:
         show_json(report)
     else:
@@ -72,10 +76,11 @@ def command(
     sys.exit(0 if report.version is not None else 1)
 
 
-def _updated(recipe: TrainRecipe, out: Path, loggers: tuple[str, ...]) -> UpdateReport:
+def _updated(recipe: TrainRecipe, out: Path, loggers: tuple[str, ...], go_on: bool) -> UpdateReport:
     """The update of a recipe in its run directory, made now or before."""
     from patchgym.cli.train_data import gather
     from patchgym.cli.workshop import log_rewards, make_manifest
+    from patchgym.diagnose import Alarms
     from patchgym.reward import settle
     from patchgym.rollout import count_run
     from patchgym.store import RunDirectory
@@ -83,7 +88,7 @@ def _updated(recipe: TrainRecipe, out: Path, loggers: tuple[str, ...]) -> Update
     if any(out.resolve() == Path(name).resolve() for name in recipe.runs):
         raise UsageError(f"{out} is a run that is trained on", mend="Choose another --out: an update has its own.")
     material = gather(recipe)
-    config = recipe.model_dump(mode="json", exclude={"out", "shape", "expected", "machine"})
+    config = recipe.model_dump(mode="json", exclude={"out", "shape", "expected", "machine", "diagnose", "alarms"})
     manifest = make_manifest("train", config, list(material.tasks.values()), recipe.settings.seed)
     run = RunDirectory.open_for_writing(out, manifest)
     try:
@@ -98,9 +103,19 @@ def _updated(recipe: TrainRecipe, out: Path, loggers: tuple[str, ...]) -> Update
         counts |= {"counts": count_run(found).model_dump(mode="json"), "refused": dict(material.refused)}
         if counts not in run.metrics():
             run.log_metrics(counts)
-        with logging_to(loggers, out, f"{out.name}-{name}", config) as on_report:
+        alarms = Alarms(run, recipe.diagnose, recipe.alarms, go_on=go_on)
+        alarm = alarms.steps(name, imitation=name not in ALGORITHMS)
+        with logging_to(loggers, out, f"{out.name}-{name}", config) as log:
+
+            def on_report(number: int, report: StepReport) -> None:
+                log(number, report)
+                alarm(number, report)
+
             report = _made(recipe, material, run, on_report)
         run.log_metrics({"kind": "update", "name": name, "report": report.model_dump(mode="json")})
+        broken = alarms.at_the_end().checklist.first
+        if broken is not None:
+            say(f"  Alarm: {broken.check}: {broken.evidence}. {broken.action}")
         return report
     finally:
         run.close()

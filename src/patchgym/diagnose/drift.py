@@ -21,9 +21,9 @@ rounds on the same tasks.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from enum import StrEnum
 from statistics import NormalDist
 
-from patchgym.diagnose.judge import Level
 from patchgym.errors import DataError
 from patchgym.records import Record
 
@@ -39,6 +39,14 @@ LEAST = 20
 _BINS = 10
 _FALLEN = 0.1
 _HALF = 0.5
+
+
+class Level(StrEnum):
+    """``ok``: as it should be. ``note``: a limit worth knowing. ``broken``: the alarm."""
+
+    OK = "ok"
+    NOTE = "note"
+    BROKEN = "broken"
 
 
 class Agreement(Record):

@@ -2,41 +2,28 @@
 
 Grading that does not agree with itself makes every other figure meaningless, so it comes first; then whether rewards
 say anything of attempts between failure and success, whether samples of one task differ, and whether what differs is
-the outcome or style. Each threshold says where it comes from.
+the outcome or style. Each finding says its threshold and where that comes from.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from patchgym.diagnose.judge import Finding, Level
+from patchgym.diagnose.rule import Rule, by_count
+from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.diagnose.variance import Grading, VarianceSplit, recorded_grading, split_variance, unstable
-from patchgym.records import Record, Trajectory
+from patchgym.records import Finding, Record, Status, Trajectory
 from patchgym.reward import RewardLog, first_layer, log_of, settle
 
-FEW = 10
-"""Scored attempts under which nothing is said of shares: where a quarter of all lie between the extremes, none of ten
-does by chance in 6% of cases (0.75^10), and none of five in 24%."""
-FEW_GROUPS = 5
-"""Groups under which nothing is said of their shares: one of four is a quarter."""
-FLAT_SHARE = 0.8
-"""Share of groups without variance above which most of the sampling is wasted. At 60% a model of 135M still learned."""
-DOMINANT_SHARE = 0.5
-"""Share of the variance within groups above which one term makes more difference than all others together."""
 _EXTREME = 0.02
 _SOLVED = 0.95
-
-
-class RewardFinding(Finding):
-    """A finding with the threshold that it was held against, and where that comes from."""
-
-    threshold: str
+_ALIKE = 1e-9
 
 
 class RewardJudgement(Record):
     """All findings in order, and the verdict, which names the first cause. ``alarm``: something must be mended first.
     ``enough``: there were samples enough to say so."""
 
-    findings: tuple[RewardFinding, ...]
+    findings: tuple[Finding, ...]
     alarm: bool
     enough: bool
     verdict: str
@@ -44,22 +31,28 @@ class RewardJudgement(Record):
     variance: VarianceSplit
 
 
-def judge_rewards(trajectories: Iterable[Trajectory], regraded: Sequence[Grading] = ()) -> RewardJudgement:
+def judge_rewards(
+    trajectories: Iterable[Trajectory],
+    regraded: Sequence[Grading] = (),
+    settings: DiagnoseSettings | None = None,
+) -> RewardJudgement:
     """Judge the rewards of a run whose groups are whole. ``regraded`` are further gradings of its patches."""
+    wanted = settings or DiagnoseSettings()
     settled = settle(trajectories)
     log = log_of(settled)
     gradings = [*(made for one in settled if (made := recorded_grading(one)) is not None), *regraded]
     split = split_variance(gradings)
     findings = (
-        _samples(settled, log),
-        _grading(gradings, split),
-        _extremes(settled),
-        _groups(settled, log),
+        _samples(settled, log, wanted),
+        _grading(gradings, split, wanted),
+        _bounds(settled),
+        _extremes(settled, wanted),
+        _groups(settled, log, wanted),
         _phantoms(log),
-        _terms(settled, log),
+        _terms(log, wanted),
     )
-    alarms = [finding for finding in findings if finding.level is Level.BROKEN]
-    enough = findings[0].level is Level.OK
+    alarms = [finding for finding in findings if finding.status is Status.BROKEN]
+    enough = findings[0].status is Status.OK
     if alarms:
         verdict = f"Do not train on these rewards yet: {alarms[0].check}. {alarms[0].action}"
     elif not enough:
@@ -71,58 +64,81 @@ def judge_rewards(trajectories: Iterable[Trajectory], regraded: Sequence[Grading
     )
 
 
-def _samples(settled: Sequence[Trajectory], log: RewardLog) -> RewardFinding:
+def _samples(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSettings) -> Finding:
+    # Where a quarter of all lie between the extremes, none of ten does by chance in 6% of cases (0.75^10), and none of
+    # five in 24%.
+    rule = Rule(
+        3,
+        "samples",
+        f"{settings.few} scored attempts and one group: of fewer, nothing between the extremes shows nothing",
+        "article",
+    )
     verdicts = Counter(str(one.report.verdict) for one in settled if one.report is not None and _value(one) is None)
     lost = sum(one.report is None for one in settled)
     left_out = [f"{count} {name}" for name, count in [*sorted(verdicts.items()), ("lost to infrastructure", lost)]]
     named = f" ({', '.join(each for each in left_out if not each.startswith('0 '))})" if log.not_scored else ""
     evidence = f"{log.scored} attempts scored, {log.not_scored} not{named}; {log.groups} groups of two and more"
-    threshold = f"{FEW} scored attempts and one group: of fewer, nothing between the extremes shows nothing"
-    if log.scored < FEW or not log.groups:
+    figures = {"scored": log.scored, "not_scored": log.not_scored, "groups": log.groups}
+    if log.scored < settings.few or not log.groups:
         action = "Collect more: at least two samples of each of five tasks (patchgym rollout --samples 4)."
-        return RewardFinding(check="samples", level=Level.NOTE, evidence=evidence, threshold=threshold, action=action)
-    return RewardFinding(check="samples", level=Level.OK, evidence=evidence, threshold=threshold)
+        return rule.unknown(evidence, action, figures)
+    return rule.ok(evidence, figures)
 
 
-def _grading(gradings: Sequence[Grading], split: VarianceSplit) -> RewardFinding:
-    threshold = "0: grading the same patch again must give the same verdict"
-    apart = unstable(gradings)
+def _grading(gradings: Sequence[Grading], split: VarianceSplit, settings: DiagnoseSettings) -> Finding:
+    rule = Rule(3, "grading", "0: grading the same patch again must give the same value", "article")
+    apart = [group for group in unstable(gradings) if len({one.value for one in group}) > 1]
     shares = f"variance by the policy {_figure(split.policy)}, by grading {_figure(split.grading)}"
     if not split.repeats:
-        return RewardFinding(
-            check="grading",
-            level=Level.NOTE,
-            evidence="no patch was graded twice",
-            threshold=threshold,
-            action="Grade some again: patchgym diagnose --reward RUN --regrade 20.",
-        )
+        return rule.unknown("no patch was graded twice", "Grade some again: patchgym diagnose RUN --regrade 20.")
     counted = f"{split.patches} patches graded {split.gradings} times"
+    figures = {"patches": float(split.patches), "gradings": float(split.gradings)}
+    if split.grading_share is not None:
+        figures["grading_share"] = split.grading_share
     if not apart:
-        evidence = f"{counted}, each always the same; {shares}"
-        return RewardFinding(check="grading", level=Level.OK, evidence=evidence, threshold=threshold)
+        return rule.ok(f"{counted}, each always the same; {shares}", figures, confidence=by_count(split.repeats))
     first = apart[0]
     gates = ", ".join(f"{count} x {gate}" for gate, count in Counter(one.gate for one in first).items())
     share = f" ({split.grading_share:.0%} of both)" if split.grading_share is not None else ""
-    return RewardFinding(
-        check="grading",
-        level=Level.BROKEN,
-        evidence=f"{counted}, {len(apart)} of them with different verdicts; {shares}{share}. The patch of "
+    return rule.broken(
+        f"{counted}, {len(apart)} of them with different values; {shares}{share}. The patch of "
         f"{first[0].trajectory}: {gates}{_differing(first)}",
-        threshold=threshold,
-        action=f"The environment of {first[0].task_id} is not stable: prove its tests again (patchgym validate) and "
+        f"The environment of {first[0].task_id} is not stable: prove its tests again (patchgym validate) and "
         "leave out what is flaky before comparing samples.",
+        [group[0].task_id for group in apart],
+        figures,
     )
 
 
-def _extremes(settled: Sequence[Trajectory]) -> RewardFinding:
+def _bounds(settled: Sequence[Trajectory]) -> Finding:
+    rule = Rule(3, "bounds", "rewards from 0 to 1, as every recipe that is accepted gives them", "convention")
+    wild = [one for one in settled if one.reward is not None and not 0 <= (one.reward.value or 0.0) <= 1]
+    if not wild:
+        return rule.ok("every reward lies between 0 and 1")
+    worst = max(wild, key=lambda one: abs(_value(one) or 0.0))
+    reward = worst.reward
+    assert reward is not None
+    name = max(reward.terms, key=lambda each: abs(reward.terms[each].value), default="a term")
+    return rule.broken(
+        f"{len(wild)} rewards outside of 0 to 1, the farthest {reward.value:.3g} of {worst.id}, by {name}",
+        f"{name} has no bound: compute the rewards again (patchgym score RUN --out RUN2).",
+        [one.id for one in wild],
+        {"rewards": len(wild), "farthest": reward.value or 0.0},
+    )
+
+
+def _extremes(settled: Sequence[Trajectory], settings: DiagnoseSettings) -> Finding:
     firsts = [first for one in settled if (first := _first(one)) is not None]
     low, high = sum(first <= _EXTREME for first in firsts), sum(first >= _SOLVED for first in firsts)
     between = len(firsts) - low - high
     evidence = f"{low} at 0, {between} between, {high} solved"
-    threshold = f"one attempt between {_EXTREME} and {_SOLVED} of {FEW} and more"
-    if between or len(firsts) < FEW:
-        level = Level.OK if between else Level.NOTE
-        return RewardFinding(check="process signal", level=level, evidence=evidence, threshold=threshold)
+    threshold = f"one attempt between {_EXTREME} and {_SOLVED} of {settings.few} and more"
+    rule = Rule(3, "process signal", threshold, "article")
+    figures = {"zero": low, "between": between, "solved": high}
+    if between:
+        return rule.ok(evidence, figures, confidence=by_count(len(firsts)))
+    if len(firsts) < settings.few:
+        return rule.unknown(f"{evidence}: too few to say", figures=figures)
     most = 1 - 0.05 ** (1 / len(firsts))
     sizes = [one.report.fail_to_pass.total for one in settled if one.report is not None]
     if max(sizes, default=0) < 2:
@@ -136,81 +152,92 @@ def _extremes(settled: Sequence[Trajectory]) -> RewardFinding:
         action = "Everybody solves everything: take harder tasks."
     else:
         action = "Attempts solve a task or nothing of it: take tasks with more failing tests, or add process rewards."
-    return RewardFinding(
-        check="process signal",
-        level=Level.BROKEN,
-        evidence=f"{evidence}: all at the extremes (of further attempts at most {most:.0%} lie between, at 95%)",
-        threshold=threshold,
-        action=action,
+    return rule.broken(
+        f"{evidence}: all at the extremes (of further attempts at most {most:.0%} lie between, at 95%)",
+        action,
+        figures=figures,
+        confidence=by_count(len(firsts)),
     )
 
 
-def _groups(settled: Sequence[Trajectory], log: RewardLog) -> RewardFinding:
-    threshold = f"{FLAT_SHARE:.0%} of {FEW_GROUPS} groups and more: at 60% a model of 135M still learned"
+def _groups(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSettings) -> Finding:
+    rule = Rule(
+        3,
+        "groups",
+        f"{settings.flat_share:.0%} of {settings.few_groups} groups and more without variance: at 60% a model of 135M "
+        "still learned",
+        "measured",
+    )
     kinds = Counter(_ending(gates) for gates in _gates(settled).values() if len(gates) > 1)
+    flat = _flat(settled)
     evidence = (
-        f"{log.zero_variance} of {log.groups} groups have no variance; in {kinds['solved']} all solved, in "
+        f"{flat} of {log.groups} groups have no variance in outcome; in {kinds['solved']} all solved, in "
         f"{kinds['failed']} all came to nothing"
     )
-    flat = log.zero_variance / log.groups if log.groups else 0.0
-    if log.groups < FEW_GROUPS or flat <= FLAT_SHARE:
-        level = Level.NOTE if log.groups < FEW_GROUPS else Level.OK
-        return RewardFinding(check="groups", level=level, evidence=evidence, threshold=threshold)
+    figures = {"flat": flat, "groups": log.groups}
+    if log.groups < settings.few_groups:
+        return rule.unknown(evidence, figures=figures)
+    if flat <= settings.flat_share * log.groups:
+        return rule.ok(evidence, figures)
     easier = "Take easier tasks, a longer warm start or more samples of each task."
     harder = "Take harder tasks, or a higher temperature."
-    return RewardFinding(
-        check="groups",
-        level=Level.BROKEN,
-        evidence=evidence,
-        threshold=threshold,
-        action=harder if kinds["solved"] > kinds["failed"] else easier,
+    return rule.broken(
+        evidence,
+        harder if kinds["solved"] > kinds["failed"] else easier,
+        figures=figures,
+        confidence="medium" if log.groups < 4 * settings.few_groups else "high",
     )
 
 
-def _phantoms(log: RewardLog) -> RewardFinding:
+def _phantoms(log: RewardLog) -> Finding:
+    rule = Rule(
+        3,
+        "phantom advantages",
+        "0: with such a gate a published run reached 0.75 held out, without it 0.10",
+        "convention",
+    )
     evidence = f"{log.phantom} of {log.groups} groups differ by style alone though not all solved the task"
-    threshold = "0: with such a gate a published run reached 0.75 held out, without it 0.10"
+    figures = {"groups": log.phantom}
     if not log.phantom:
-        return RewardFinding(check="phantom advantages", level=Level.OK, evidence=evidence, threshold=threshold)
-    return RewardFinding(
-        check="phantom advantages",
-        level=Level.BROKEN,
-        evidence=evidence,
-        threshold=threshold,
-        action="Compute the rewards again, which gates the second layer: patchgym score RUN --out RUN2.",
+        return rule.ok(evidence, figures)
+    action = "Compute the rewards again, which gates the second layer: patchgym score RUN --out RUN2."
+    return rule.broken(evidence, action, figures=figures)
+
+
+def _terms(log: RewardLog, settings: DiagnoseSettings) -> Finding:
+    rule = Rule(
+        3,
+        "terms",
+        f"{settings.dominant_share:.0%} of the variance within groups: above, style outweighs the outcome",
+        "convention",
     )
-
-
-def _terms(settled: Sequence[Trajectory], log: RewardLog) -> RewardFinding:
-    threshold = f"{DOMINANT_SHARE:.0%} of the variance within groups: above, style outweighs the outcome; values 0 to 1"
-    wild = [one for one in settled if one.reward is not None and not 0 <= (one.reward.value or 0.0) <= 1]
-    if wild:
-        reward = wild[0].reward
-        assert reward is not None
-        name = max(reward.terms, key=lambda each: abs(reward.terms[each].value), default="a term")
-        return RewardFinding(
-            check="terms",
-            level=Level.BROKEN,
-            evidence=f"{len(wild)} rewards outside of 0 to 1, the first {reward.value:.3g} of {wild[0].id}, by {name}",
-            threshold=threshold,
-            action=f"{name} has no bound: compute the rewards again (patchgym score RUN --out RUN2).",
-        )
-    known = {name: term.variance_share for name, term in log.terms.items() if name != "outcome" and term.variance_share}
+    shares = {name: term.variance_share or 0.0 for name, term in log.terms.items() if name != "outcome"}
+    known = {name: share for name, share in shares.items() if share > 0}
     if not known:
-        evidence = "no term beside the outcome makes a difference within groups"
-        return RewardFinding(check="terms", level=Level.OK, evidence=evidence, threshold=threshold)
+        return rule.ok("no term beside the outcome makes a difference within groups")
     name, share = max(known.items(), key=lambda item: item[1])
     evidence = f"the largest beside the outcome is {name} with {share:.0%} of the variance within groups"
-    if share <= DOMINANT_SHARE:
-        return RewardFinding(check="terms", level=Level.OK, evidence=evidence, threshold=threshold)
-    return RewardFinding(
-        check="terms",
-        level=Level.BROKEN,
-        evidence=evidence,
-        threshold=threshold,
-        action=f"The policy would be trained for {name}: take tasks whose outcomes differ between samples, or lower "
+    figures = {name: share}
+    if share <= settings.dominant_share:
+        return rule.ok(evidence, figures)
+    return rule.broken(
+        evidence,
+        f"The policy would be trained for {name}: take tasks whose outcomes differ between samples, or lower "
         "its weight.",
+        [name],
+        figures,
+        confidence=by_count(log.scored),
     )
+
+
+def _flat(settled: Sequence[Trajectory]) -> int:
+    """How many groups of two and more came out alike, but for style."""
+    firsts: dict[str, list[float]] = {}
+    for one in settled:
+        first = _first(one)
+        if one.in_baseline and first is not None:
+            firsts.setdefault(one.group_id, []).append(first)
+    return sum(len(values) > 1 and max(values) - min(values) <= _ALIKE for values in firsts.values())
 
 
 def _gates(settled: Sequence[Trajectory]) -> dict[str, list[str]]:

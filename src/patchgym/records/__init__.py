@@ -1,6 +1,7 @@
 """Frozen, versioned data. No I/O, no behaviour beyond views of itself."""
 
 from patchgym.records.base import Record, VersionedRecord
+from patchgym.records.checklist import Checklist, Finding, Gate, Status
 from patchgym.records.message import Attachment, Message, Sample, Sampling, StepTokens, ToolCall, ToolSpec, Usage
 from patchgym.records.report import Evidence, Outcome, ProbeReport, Quality, Tally, TestReport, Verdict
 from patchgym.records.reward import Reward, Term
@@ -38,12 +39,15 @@ from patchgym.records.tree import Leaf, SiblingLabel, Tree, TreeNode, sibling_la
 __all__ = [
     "Action",
     "Attachment",
+    "Checklist",
     "Difficulty",
     "Distribution",
     "Environment",
     "Evidence",
     "Fault",
+    "Finding",
     "Foreign",
+    "Gate",
     "Leaf",
     "Limits",
     "Message",
@@ -64,6 +68,7 @@ __all__ = [
     "SiblingLabel",
     "Source",
     "SpawnedBy",
+    "Status",
     "Step",
     "StepTokens",
     "StopReason",

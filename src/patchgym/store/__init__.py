@@ -11,6 +11,7 @@
       journal/ID.interrupted  the same of one that a killed run left; its work is done again under the same id
       objects/              a bare git store: workspace states and long outputs
       metrics.jsonl         one JSON object for each thing measured
+      gates.jsonl           one checklist a line, at each place where the run could have stopped
       checkpoints/VERSION/  published policies
       report.json           what the command concluded
       lock                  held by the one process that writes

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from patchgym.config import differing_keys
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, UsageError
-from patchgym.records import RunManifest, Step, Task, Trajectory, Tree
+from patchgym.records import Gate, RunManifest, Step, Task, Trajectory, Tree
 from patchgym.store.jsonl import append_line, cut_torn_line, read_line_at, read_lines
 from patchgym.store.lock import is_locked, lock_folder
 from patchgym.store.whole import write_whole
@@ -241,6 +241,25 @@ class RunDirectory:
         """Every object of ``metrics.jsonl``."""
         return [json.loads(line) for _, line in read_lines(self.path / "metrics.jsonl")]
 
+    def keep_gate(self, gate: Gate) -> None:
+        """Append a gate to ``gates.jsonl``, unless the last one of its place found the same.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        known = [kept for kept in self.gates() if kept.place == gate.place]
+        if not known or known[-1].model_copy(update={"made_at": gate.made_at}) != gate:
+            append_line(self.path / "gates.jsonl", gate.to_line())
+
+    def gates(self) -> list[Gate]:
+        """The gates that the run came to, in order.
+
+        Raises:
+            DataError: one is damaged or of another version.
+        """
+        lines = enumerate(read_lines(self.path / "gates.jsonl"), start=1)
+        return [Gate.from_line(line, where=f"gates.jsonl, line {number}") for number, (_, line) in lines]
+
     def write_report(self, name: str, content: str) -> Path:
         """Write a whole file (``report.json``, say) all at once.
 
@@ -271,7 +290,7 @@ class RunDirectory:
             self._lock = None
 
     def _cut_torn_lines(self) -> None:
-        for name in ("trajectories.jsonl", "trees.jsonl", "metrics.jsonl"):
+        for name in ("trajectories.jsonl", "trees.jsonl", "metrics.jsonl", "gates.jsonl"):
             torn = cut_torn_line(self.path / name)
             if torn:
                 self.problems.append(f"{name}: removed {len(torn)} bytes of a line that was never finished")

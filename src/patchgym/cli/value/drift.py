@@ -25,8 +25,7 @@ def command(model_path: Path, paths: tuple[Path, ...], reference: Path | None, e
     PSI, Kolmogorov-Smirnov, and agreement with the verdicts. Exit code 1 when an alarm is up.
     """
     from patchgym.cli.value.attempts import graded, opened, scored
-    from patchgym.diagnose.drift import drift
-    from patchgym.diagnose.judge import Level
+    from patchgym.diagnose.drift import Level, drift
     from patchgym.reward.value.opened import load_value
 
     model = load_value(model_path, expected)
