@@ -1,0 +1,139 @@
+"""The first page: the opened runs side by side, the settings in which they differ, their charts in one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from patchgym.view.charts import Chart, Series, line_chart
+from patchgym.view.figures import Phase, Spread, phases, spread
+from patchgym.view.opened import OpenedRun, Progress
+from patchgym.view.query import Query
+from patchgym.view.site import Site
+
+_MOST_SETTINGS = 60
+_BESIDE = ("versions.", "config.tasks.gates.licences")
+
+
+class RunLine(NamedTuple):
+    """A run in the table of runs."""
+
+    run: OpenedRun
+    progress: Progress
+    command: str
+    policy: str
+    tasks: int
+    steps: Spread | None
+    reward: Spread | None
+    solved: Spread | None
+    hacked: float | None
+    created: str
+
+
+def runs_page(site: Site, query: Query) -> tuple[str, dict[str, object]]:
+    """All runs, or those that ``runs`` names."""
+    wanted = [name for name in query.text("runs").split(",") if name]
+    runs = [site.run(name) for name in wanted] if wanted else list(site.runs.values())
+    measured = [(run, _phases(run)) for run in runs]
+    names = list(dict.fromkeys(phase.name for _, found in measured for phase in found))
+    sampled = [name for name in names if not name.startswith("eval")]
+    return "runs.html", {
+        "lines": [_line(run, found) for run, found in measured],
+        "settings": differing({run.name: _settings(run) for run in runs}),
+        "charts": _charts(measured, sampled, names),
+        "chosen": {run.name for run in runs},
+    }
+
+
+def _phases(run: OpenedRun) -> list[Phase]:
+    with run.index.open() as connection:
+        return phases(connection)
+
+
+def _charts(
+    measured: Sequence[tuple[OpenedRun, Sequence[Phase]]], sampled: Sequence[str], names: Sequence[str]
+) -> list[Chart]:
+    def over(places: Sequence[str], value: Callable[[Phase], Spread | None]) -> list[Series]:
+        found = []
+        for run, of_run in measured:
+            by_name = {phase.name: phase for phase in of_run}
+            points = [value(by_name[place]) if place in by_name else None for place in places]
+            found.append(Series(run.name, points))
+        return found
+
+    charts = [
+        line_chart("Mean reward", sampled, over(sampled, lambda phase: phase.reward)),
+        line_chart("Solved on held-out tasks", names, over(names, lambda phase: phase.solved_heldout), percent=True),
+        line_chart("Steps an attempt", names, over(names, lambda phase: phase.steps)),
+        line_chart("Attempts with proof of hacking", sampled, over(sampled, _hacked), percent=True),
+        line_chart("Steps with a readable action", names, over(names, _readable), percent=True),
+        line_chart("Solved on training tasks", sampled, over(sampled, lambda phase: phase.solved_train), percent=True),
+    ]
+    return [chart for chart in charts if chart is not None]
+
+
+def _hacked(phase: Phase) -> Spread | None:
+    return Spread(phase.hacked, None, None, phase.tasks) if phase.hacked is not None else None
+
+
+def _readable(phase: Phase) -> Spread | None:
+    return Spread(phase.readable, None, None, phase.tasks) if phase.readable is not None else None
+
+
+def _line(run: OpenedRun, found: Sequence[Phase]) -> RunLine:
+    manifest = run.files.manifest
+    policy = manifest.config.get("policy") if manifest is not None else None
+    query = "SELECT avg(steps), avg(reward), avg(solved) FROM attempts {} GROUP BY task"
+    with run.index.open() as connection:
+        rows = connection.execute(query.format("WHERE phase NOT LIKE 'demonstrate%'")).fetchall()
+        tasks = connection.execute("SELECT count(DISTINCT task) FROM attempts").fetchone()[0]
+        hacks = connection.execute("SELECT sum(proofs > 0), count(solved) FROM attempts").fetchone()
+    return RunLine(
+        run=run,
+        progress=run.progress(),
+        command=manifest.command if manifest is not None else "?",
+        policy=str(policy) if policy is not None else "–",
+        tasks=tasks,
+        steps=spread([row[0] for row in rows]),
+        reward=spread([row[1] for row in rows]),
+        solved=spread([row[2] for row in rows], within=(0.0, 1.0)),
+        hacked=hacks[0] / hacks[1] if hacks[1] else None,
+        created=f"{manifest.created_at:%Y-%m-%d %H:%M}" if manifest is not None else "–",
+    )
+
+
+def _settings(run: OpenedRun) -> dict[str, str]:
+    manifest = run.files.manifest
+    if manifest is None:
+        return {}
+    told: JsonValue = {"config": manifest.config, "versions": dict(manifest.versions)}
+    found = dict(_flat(told, ""))
+    found |= {"command": manifest.command, "seed": str(manifest.seed)}
+    found["tasks"] = f"{len(manifest.task_hashes)} ({_digest(manifest.task_hashes)})"
+    return found
+
+
+def _digest(hashes: Mapping[str, str]) -> str:
+    """A short name for a set of tasks: the same tasks have the same one."""
+    return f"{sum(int(value[:12], 16) for value in hashes.values() if _hex(value[:12])) % 16**6:06x}"
+
+
+def _hex(text: str) -> bool:
+    return bool(text) and all(sign in "0123456789abcdef" for sign in text)
+
+
+def _flat(value: JsonValue, name: str) -> list[tuple[str, str]]:
+    if isinstance(value, dict):
+        return [pair for key, inner in value.items() for pair in _flat(inner, f"{name}.{key}" if name else key)]
+    return [(name, str(value))]
+
+
+def differing(settings: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """The settings that are not the same in all runs, each with its value in every run; what matters most first."""
+    if len(settings) < 2:
+        return []
+    names = dict.fromkeys(name for found in settings.values() for name in found)
+    rows = [(name, [found.get(name, "–") for found in settings.values()]) for name in names]
+    apart = [row for row in rows if len(set(row[1])) > 1]
+    apart.sort(key=lambda row: row[0].startswith(_BESIDE))
+    return [(name.removeprefix("config."), values) for name, values in apart[:_MOST_SETTINGS]]
