@@ -16,7 +16,7 @@ from patchgym.view.text import figure, share, visible
 _WIDE, _HIGH = 520, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 12, 34
 STYLES = 6
-"""Series that look different from each other."""
+"""Colours, each with a marker and a dash of its own; hollow markers make twelve series that look different."""
 _TICKS = 4
 _LABELS = 9
 
@@ -52,7 +52,8 @@ def line_chart(
     told = share if percent else _short
     parts = [axis.grid(told), axis.names(places)]
     for number, one in enumerate(shown):
-        parts += [_band(axis, one, number), _line(axis, one, number)]
+        across = [axis.x(at, number, len(shown)) for at in range(len(places))]
+        parts += [_band(axis, one, number, across), _line(axis, one, number, across)]
     rows = [
         [place, *(_told(one.points[at], told) for one in shown)]
         for at, place in enumerate(places)
@@ -90,8 +91,11 @@ class _Axis:
         self._high = max(self._low + self._step, math.ceil(high / self._step - 1e-9) * self._step)
         self._places = places
 
-    def x(self, at: int) -> float:
-        return _LEFT + (_WIDE - _LEFT - _RIGHT) * (at + 0.5) / max(self._places, 1)
+    def x(self, at: int, number: int = 0, of: int = 1) -> float:
+        """Where a place is; the points of several series stand beside each other there."""
+        room = (_WIDE - _LEFT - _RIGHT) / max(self._places, 1)
+        aside = (number - (of - 1) / 2) * min(9.0, 0.6 * room / of)
+        return _LEFT + room * (at + 0.5) + aside
 
     def y(self, value: float) -> float:
         return _TOP + (_HIGH - _TOP - _BOTTOM) * (1 - (value - self._low) / (self._high - self._low))
@@ -118,7 +122,7 @@ class _Axis:
         )
 
 
-def _band(axis: _Axis, one: Series, number: int) -> Markup:
+def _band(axis: _Axis, one: Series, number: int, across: Sequence[float]) -> Markup:
     """The intervals: a band through neighbours, and a bar at each point."""
     parts = []
     runs: list[list[tuple[int, Spread]]] = [[]]
@@ -127,30 +131,31 @@ def _band(axis: _Axis, one: Series, number: int) -> Markup:
             runs.append([])
             continue
         runs[-1].append((at, point))
-        ends = (_n(axis.x(at)), _n(axis.x(at)), _n(axis.y(point.low)), _n(axis.y(point.high)))
+        ends = (_n(across[at]), _n(across[at]), _n(axis.y(point.low)), _n(axis.y(point.high)))
         parts.append(Markup('<line class="error s{}" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(number % STYLES, *ends))
     for run in runs:
         if len(run) > 1:
-            above = [f"{_n(axis.x(at))},{_n(axis.y(point.high or 0.0))}" for at, point in run]
-            below = [f"{_n(axis.x(at))},{_n(axis.y(point.low or 0.0))}" for at, point in reversed(run)]
+            above = [f"{_n(across[at])},{_n(axis.y(point.high or 0.0))}" for at, point in run]
+            below = [f"{_n(across[at])},{_n(axis.y(point.low or 0.0))}" for at, point in reversed(run)]
             polygon = Markup('<polygon class="band s{}" points="{}"/>')
             parts.append(polygon.format(number % STYLES, " ".join(above + below)))
     return Markup("").join(parts)
 
 
-def _line(axis: _Axis, one: Series, number: int) -> Markup:
+def _line(axis: _Axis, one: Series, number: int, across: Sequence[float]) -> Markup:
     known = [(at, point) for at, point in enumerate(one.points) if point is not None]
-    path = " ".join(f"{_n(axis.x(at))},{_n(axis.y(point.value))}" for at, point in known)
+    path = " ".join(f"{_n(across[at])},{_n(axis.y(point.value))}" for at, point in known)
     line = Markup('<polyline class="line s{}" points="{}"/>').format(number % STYLES, path)
-    dots = [_marker(number, axis.x(at), axis.y(point.value)) for at, point in known] if len(known) <= 60 else []
+    dots = [_marker(number, across[at], axis.y(point.value)) for at, point in known] if len(known) <= 60 else []
     return line + Markup("").join(dots)
 
 
 def _marker(number: int, x: float, y: float) -> Markup:
-    """One of six shapes."""
+    """One of six shapes, filled or hollow."""
     style = number % STYLES
+    kind = f"dot s{style}" + (" hollow" if number % (2 * STYLES) >= STYLES else "")
     if style == 0:
-        return Markup('<circle class="dot s0" cx="{}" cy="{}" r="3.2"/>').format(_n(x), _n(y))
+        return Markup('<circle class="{}" cx="{}" cy="{}" r="3.2"/>').format(kind, _n(x), _n(y))
     shapes = {
         1: "M-3,-3H3V3H-3Z",
         2: "M0,-4L4,3H-4Z",
@@ -158,8 +163,8 @@ def _marker(number: int, x: float, y: float) -> Markup:
         4: "M-4,-3H4L0,4Z",
         5: "M-1.3,-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4V-1.3H-1.3Z",
     }
-    shape = Markup('<path class="dot s{}" transform="translate({},{})" d="{}"/>')
-    return shape.format(style, _n(x), _n(y), shapes[style])
+    shape = Markup('<path class="{}" transform="translate({},{})" d="{}"/>')
+    return shape.format(kind, _n(x), _n(y), shapes[style])
 
 
 def _key(number: int) -> Markup:

@@ -72,6 +72,41 @@ def phases(connection: sqlite3.Connection) -> list[Phase]:
     return [_phase(name, rows, failures.get(name, {})) for name, rows in found.items()]
 
 
+class Summary(NamedTuple):
+    """A run in a line. Demonstrations count as attempts and are in no mean."""
+
+    attempts: int
+    tasks: int
+    steps: Spread | None
+    reward: Spread | None
+    solved: Spread | None
+    """pass@1 of its last evaluation; where it has none, of all its attempts."""
+    hacked: float | None
+
+
+def summary(connection: sqlite3.Connection) -> Summary:
+    """What a table of runs says of one."""
+    attempts, tasks, hacked, graded = connection.execute(
+        "SELECT count(*), count(DISTINCT task), sum(proofs > 0), count(solved) FROM attempts"
+    ).fetchone()
+    text = "SELECT avg(steps), avg(reward) FROM attempts WHERE phase NOT LIKE 'demonstrate%' GROUP BY task"
+    rows = connection.execute(text).fetchall()
+    last = connection.execute(
+        "SELECT phase FROM attempts WHERE phase LIKE 'eval%' ORDER BY rowid DESC LIMIT 1"
+    ).fetchone()
+    chosen = "phase = ?" if last is not None else "phase NOT LIKE ?"
+    of_last = (last[0],) if last is not None else ("demonstrate%",)
+    solved = connection.execute(f"SELECT avg(solved) FROM attempts WHERE {chosen} GROUP BY task", of_last).fetchall()
+    return Summary(
+        attempts=attempts,
+        tasks=tasks,
+        steps=spread([row[0] for row in rows]),
+        reward=_rewards([row[1] for row in rows]),
+        solved=spread([row[0] for row in solved], within=(0.0, 1.0)),
+        hacked=hacked / graded if graded else None,
+    )
+
+
 def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> Phase:
     attempts, graded = sum(row["attempts"] for row in rows), sum(row["graded"] for row in rows)
     steps = sum(row["all_steps"] for row in rows)
@@ -86,7 +121,7 @@ def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> 
         solved=spread([row["solved"] for row in rows], within=(0.0, 1.0)),
         solved_train=spread(sides["train"], within=(0.0, 1.0)),
         solved_heldout=spread(sides["heldout"], within=(0.0, 1.0)),
-        reward=spread([row["reward"] for row in rows]),
+        reward=_rewards([row["reward"] for row in rows]),
         steps=spread([row["steps"] for row in rows]),
         tokens=spread([row["tokens"] for row in rows]),
         readable=sum(row["readable"] or 0 for row in rows) / steps if steps else None,
@@ -95,6 +130,12 @@ def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> 
         gap=fmean(gaps) if gaps else None,
         failures=failures,
     )
+
+
+def _rewards(means: Sequence[float | None]) -> Spread | None:
+    """Rewards are from 0 to 1 unless a recipe says otherwise, and so are the ends of their intervals."""
+    usual = all(value is None or 0 <= value <= 1 for value in means)
+    return spread(means, within=(0.0, 1.0) if usual else None)
 
 
 def spread(means: Sequence[float | None], within: tuple[float, float] | None = None) -> Spread | None:

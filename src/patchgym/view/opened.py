@@ -48,6 +48,7 @@ class OpenedRun:
         self.tasks, self.task_problems = self.files.tasks()
         self.index = Index(self.files, self.tasks, index_folder)
         self._recent: OrderedDict[str, tuple[Trajectory, int]] = OrderedDict()
+        self._last_tree: Tree | None = None
         self._keeping = threading.Lock()
         self._stop = threading.Event()
         self._follower: threading.Thread | None = None
@@ -160,11 +161,15 @@ class OpenedRun:
             UsageError: the run holds none of this id.
             DataError: it can no longer be read.
         """
+        kept = self._last_tree
+        if kept is not None and kept.id == name:
+            return kept
         with self.index.open() as connection:
-            row = connection.execute("SELECT offset FROM trees WHERE id = ?", (name,)).fetchone()
+            row = connection.execute("SELECT offset FROM trees WHERE id = ?", (_plain(name),)).fetchone()
         if row is None:
             raise UsageError(f"{self.name} holds no tree {name}")
-        return Tree.from_line(self.files.line("trees", row["offset"]), where=name)
+        self._last_tree = found = Tree.from_line(self.files.line("trees", row["offset"]), where=name)
+        return found
 
     def updates(self) -> list[tuple[str, dict[str, JsonValue]]]:
         """Every update of a policy by its name, as it reported itself."""

@@ -104,7 +104,10 @@ def size(count: int) -> str:
 
 def figure(value: float | None, digits: int = 2) -> str:
     """A number for a table; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    if value is None:
+        return "–"
+    told = f"{value:.{digits}f}"
+    return told.removeprefix("-") if not told.strip("-0.") else told
 
 
 def share(value: float | None) -> str:

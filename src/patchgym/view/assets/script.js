@@ -3,7 +3,8 @@
 
 const main = document.querySelector("main");
 
-// Keys: each element with data-key is followed or pressed by that key, wherever no field has the focus.
+// Keys: an element with data-key is followed, pressed or entered by that key, wherever no field has the focus. What is
+// on the page itself comes before the menu.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const field = event.target.closest("input, select, textarea");
@@ -29,10 +30,12 @@ document.addEventListener("keydown", (event) => {
     }
     return;
   }
-  const wanted = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
+  const keyed = [...main.querySelectorAll("[data-key]"), ...document.querySelectorAll("[data-key]")];
+  const wanted = keyed.find((one) => one.dataset.key === event.key);
   if (wanted) {
     event.preventDefault();
-    wanted.click();
+    if (wanted.matches("input")) wanted.focus();
+    else wanted.click();
   }
 });
 

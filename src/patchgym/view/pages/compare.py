@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from patchgym.view.charts import Chart, Series, line_chart
-from patchgym.view.figures import Phase, Spread, phases, spread
+from patchgym.view.figures import Phase, Spread, Summary, phases, summary
 from patchgym.view.opened import OpenedRun, Progress
 from patchgym.view.query import Query
 from patchgym.view.site import Site
@@ -22,11 +22,7 @@ class RunLine(NamedTuple):
     progress: Progress
     command: str
     policy: str
-    tasks: int
-    steps: Spread | None
-    reward: Spread | None
-    solved: Spread | None
-    hacked: float | None
+    figures: Summary
     created: str
 
 
@@ -36,12 +32,11 @@ def runs_page(site: Site, query: Query) -> tuple[str, dict[str, object]]:
     runs = [site.run(name) for name in wanted] if wanted else list(site.runs.values())
     measured = [(run, _phases(run)) for run in runs]
     names = list(dict.fromkeys(phase.name for _, found in measured for phase in found))
-    sampled = [name for name in names if not name.startswith("eval")]
+    sampled = [name for name in names if not name.startswith(("eval", "demonstrate"))]
     return "runs.html", {
-        "lines": [_line(run, found) for run, found in measured],
+        "lines": [_line(run) for run in runs],
         "settings": differing({run.name: _settings(run) for run in runs}),
         "charts": _charts(measured, sampled, names),
-        "chosen": {run.name for run in runs},
     }
 
 
@@ -80,24 +75,17 @@ def _readable(phase: Phase) -> Spread | None:
     return Spread(phase.readable, None, None, phase.tasks) if phase.readable is not None else None
 
 
-def _line(run: OpenedRun, found: Sequence[Phase]) -> RunLine:
+def _line(run: OpenedRun) -> RunLine:
     manifest = run.files.manifest
     policy = manifest.config.get("policy") if manifest is not None else None
-    query = "SELECT avg(steps), avg(reward), avg(solved) FROM attempts {} GROUP BY task"
     with run.index.open() as connection:
-        rows = connection.execute(query.format("WHERE phase NOT LIKE 'demonstrate%'")).fetchall()
-        tasks = connection.execute("SELECT count(DISTINCT task) FROM attempts").fetchone()[0]
-        hacks = connection.execute("SELECT sum(proofs > 0), count(solved) FROM attempts").fetchone()
+        figures = summary(connection)
     return RunLine(
         run=run,
         progress=run.progress(),
         command=manifest.command if manifest is not None else "?",
         policy=str(policy) if policy is not None else "–",
-        tasks=tasks,
-        steps=spread([row[0] for row in rows]),
-        reward=spread([row[1] for row in rows]),
-        solved=spread([row[2] for row in rows], within=(0.0, 1.0)),
-        hacked=hacks[0] / hacks[1] if hacks[1] else None,
+        figures=figures,
         created=f"{manifest.created_at:%Y-%m-%d %H:%M}" if manifest is not None else "–",
     )
 
