@@ -23,11 +23,24 @@ _NEEDED = ("jinja2", "starlette", "uvicorn")
 
 @click.command()
 @click.argument("paths", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen. [default: the first free one from 8421 on]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Where to listen. [default: the first free one from 8421 on]"
+)
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
-@click.option("--static", type=click.Path(path_type=Path), metavar="FILE", help="Write one self-contained page, and stop.")
-@click.option("--attempts", default=40, show_default=True, type=click.IntRange(0, 2000), help="Of those, whole in FILE.")
-@click.option("--tasks", "sets", multiple=True, type=click.Path(path_type=Path), metavar="SET", help="Show how this task set was made.")
+@click.option(
+    "--static", type=click.Path(path_type=Path), metavar="FILE", help="Write one self-contained page, and stop."
+)
+@click.option(
+    "--attempts", default=40, show_default=True, type=click.IntRange(0, 2000), help="Of those, whole in FILE."
+)
+@click.option(
+    "--tasks",
+    "sets",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="SET",
+    help="Show how this task set was made.",
+)
 @click.option("--tokenizer", metavar="MODEL", help="Show tokens as this model's text: a known name or a directory.")
 def command(
     paths: tuple[Path, ...],

@@ -148,7 +148,7 @@ class RunFiles:
 
 
 def find_runs(folder: Path, *, depth: int = 3) -> list[Path]:
-    """Every run directory at or below ``folder``, at most ``depth`` levels down, sorted; runs are not searched for runs.
+    """Every run directory at or below ``folder``, at most ``depth`` levels down, sorted; none is searched inside a run.
 
     Raises:
         UsageError: there is no such folder.

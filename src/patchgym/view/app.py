@@ -29,7 +29,11 @@ from patchgym.view.site import Answer, Site, asset
 
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _MOST_BODY = 64 << 10
-_ASSETS = {"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+_ASSETS = {
+    "style.css": "text/css; charset=utf-8",
+    "script.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

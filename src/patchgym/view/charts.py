@@ -18,7 +18,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 12, 34
 STYLES = 6
 """Colours, each with a marker and a dash of its own; hollow markers make twelve series that look different."""
 _TICKS = 4
-_LABELS = 9
+_SIGN = 6.2  # the width of a sign, about
+_LONGEST = 14
 
 
 class Series(NamedTuple):
@@ -112,8 +113,10 @@ class _Axis:
         return Markup("").join(lines)
 
     def names(self, places: Sequence[str]) -> Markup:
-        every = -(-len(places) // _LABELS) if places else 1
-        room = max(4, int((_WIDE - _LEFT - _RIGHT) * every / max(len(places), 1) / 6.2))
+        longest = min(_LONGEST, max((len(place) for place in places), default=1))
+        fits = max(1, int((_WIDE - _LEFT - _RIGHT) / (_SIGN * (longest + 1))))
+        every = max(1, -(-len(places) // fits))
+        room = max(4, int((_WIDE - _LEFT - _RIGHT) * every / max(len(places), 1) / _SIGN))
         text = Markup('<text class="place" x="{}" y="{}">{}</text>')
         return Markup("").join(
             text.format(_n(self.x(at)), _HIGH - 14, _clipped(place, room))

@@ -79,9 +79,7 @@ def _file(objects: ObjectStore, path: str, old: Entry | None, new: Entry | None)
     if max(len(before), len(after)) > _MOST_BYTES or max(before.count(b"\n"), after.count(b"\n")) > _MOST_LINES:
         sizes = f"{size(len(before))} before and {size(len(after))} after"
         return FileDiff(path, how, (), f"{note}too large to compare here: {sizes}", 0)
-    found = list(
-        difflib.unified_diff(decoded(before).split("\n"), decoded(after).split("\n"), lineterm="", n=3)
-    )[2:]
+    found = list(difflib.unified_diff(decoded(before).split("\n"), decoded(after).split("\n"), lineterm="", n=3))[2:]
     lines = [line for text in found[:_MOST_SHOWN] for line in diff_lines(text)[:1] or [DiffLine("", "")]]
     return FileDiff(path, how, lines, note.removesuffix("; "), max(0, len(found) - _MOST_SHOWN))
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from patchgym.content import ObjectStore
 from patchgym.errors import DataError, UsageError
-from patchgym.records import Task, Trajectory, Tree
+from patchgym.records import Trajectory, Tree
 from patchgym.store import RunFiles
 from patchgym.view.index import Index, read_trajectory
 
@@ -136,7 +136,9 @@ class OpenedRun:
                 self._recent.move_to_end(name)
                 return self._recent[name][0]
         with self.index.open() as connection:
-            row = connection.execute("SELECT offset, tree, bytes FROM attempts WHERE id = ?", (_plain(name),)).fetchone()
+            row = connection.execute(
+                "SELECT offset, tree, bytes FROM attempts WHERE id = ?", (_plain(name),)
+            ).fetchone()
         if row is None:
             raise UsageError(f"{self.name} holds no trajectory {name}", why="It may not be final yet.")
         if row["tree"] is not None:

@@ -94,5 +94,7 @@ class Query:
 def address(root: str, run: str | None, page: str = "", values: Mapping[str, str | int | None] | None = None) -> str:
     """The address of a page of a run (or of all runs), in ASCII."""
     told = {name: value for name, value in (values or {}).items() if value is not None and value != ""}
-    path = f"{root}/run/{quote(run, safe='', errors='backslashreplace')}/{page}" if run is not None else f"{root}/{page}"
+    path = (
+        f"{root}/run/{quote(run, safe='', errors='backslashreplace')}/{page}" if run is not None else f"{root}/{page}"
+    )
     return f"{path}?{urlencode(told, errors='backslashreplace')}" if told else path

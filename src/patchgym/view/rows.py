@@ -121,7 +121,7 @@ def evidence_of(one: Trajectory) -> tuple[Evidence, ...]:
 
 def _failure(one: Trajectory, task: Task | None) -> str | None:
     """Why it failed; None where it did not, and where the run does not hold its task."""
-    if task is None or one.report is None and one.origin is not None:
+    if task is None or (one.report is None and one.origin is not None):
         return None
     try:
         return failure_type(one, task)

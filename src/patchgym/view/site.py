@@ -95,9 +95,7 @@ class Site:
             UsageError: it is not among those that were opened.
         """
         if name not in self.runs:
-            raise UsageError(
-                f"No run {name} is opened here", why=f"These are: {', '.join(list(self.runs)[:10])}."
-            )
+            raise UsageError(f"No run {name} is opened here", why=f"These are: {', '.join(list(self.runs)[:10])}.")
         return self.runs[name]
 
     def render(self, template: str, run: OpenedRun | None, page: str, values: Mapping[str, object]) -> str:

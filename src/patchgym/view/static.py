@@ -34,8 +34,8 @@ _TELLING = """
 
 
 def static_page(site: Site, run: OpenedRun, attempts: int) -> str:
-    """The page, with at most so many attempts whole. They are those with evidence of hacking, then of each way to end in
-    each phase by turns.
+    """The page, with at most so many attempts whole: those with evidence of hacking, then some of each way to end in
+    each phase.
 
     Raises:
         DataError: something that the page shows can no longer be read.
@@ -82,9 +82,14 @@ def _attempts(site: Site, run: OpenedRun, names: Sequence[str], room: int) -> li
             {
                 **facts(run, one),
                 "number": number,
-                "steps": [(step_line(step), _shown(step.observation.shown if step.observation else "")) for step in one.steps[:_STEPS]],
+                "steps": [
+                    (step_line(step), _shown(step.observation.shown if step.observation else ""))
+                    for step in one.steps[:_STEPS]
+                ],
                 "more": max(0, len(one.steps) - _STEPS),
-                "tests": [line for line in tests_of(run, one) if line.part.startswith("to be") or line.outcome != "passed"][:_TESTS],
+                "tests": [
+                    line for line in tests_of(run, one) if line.part.startswith("to be") or line.outcome != "passed"
+                ][:_TESTS],
                 "log": cut(report.log, 2000).text if report is not None else "",
             }
         )

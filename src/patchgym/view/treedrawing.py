@@ -103,9 +103,7 @@ def _laid_out(children: dict[int | None, list[int]], kept: frozenset[int], root:
             heights[index] = next_row
             next_row += 1
         depths[index] = depth
-    return {
-        index: _Place(_EDGE + depths[index] * _ACROSS, _EDGE + heights[index] * _DOWN) for index in sorted(heights)
-    }
+    return {index: _Place(_EDGE + depths[index] * _ACROSS, _EDGE + heights[index] * _DOWN) for index in sorted(heights)}
 
 
 def _edges(tree: Tree, places: dict[int, _Place]) -> Markup:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from patchgym.records import Outcome, Reward, Step, TestReport, Trajectory
+from patchgym.records import Outcome, Reward, Step, Trajectory
 from patchgym.reward import settle
 from patchgym.view.diffs import patch_files
 from patchgym.view.opened import OpenedRun
@@ -20,7 +20,20 @@ _TESTS = 60
 _GROUP = 64
 _GROUP_BYTES = 24 << 20
 _LOG = 8_000
-_KEPT_FILTERS = ("phase", "task", "policy", "split", "verdict", "failure", "stop", "gate", "evidence", "q", "min", "max")
+_KEPT_FILTERS = (
+    "phase",
+    "task",
+    "policy",
+    "split",
+    "verdict",
+    "failure",
+    "stop",
+    "gate",
+    "evidence",
+    "q",
+    "min",
+    "max",
+)
 
 
 class StepLine(NamedTuple):
@@ -30,6 +43,8 @@ class StepLine(NamedTuple):
     asked: str
     came: str
     bad: bool
+    facts: Sequence[str]
+    """How the process ended, and after how long."""
 
 
 class TestLine(NamedTuple):
@@ -97,13 +112,17 @@ def step_line(step: Step) -> StepLine:
     """A step in a line."""
     seen = step.observation
     if seen is None:
-        return StepLine(step, asked_for(step), "(no answer)" if step.action is not None else "", step.action is None)
+        came = "(no answer)" if step.action is not None else ""
+        return StepLine(step, asked_for(step), came, step.action is None, ())
     words = [] if seen.ok or seen.ok is None else ["refused"]
     words += ["interrupted"] if seen.ending == "interrupted" else ["timed out"] if seen.timed_out else []
     words += [f"exit {seen.exit_code}"] if seen.exit_code is not None else []
     told = f"{', '.join(words)}: " if words else ""
     bad = step.action is None or seen.ok is False or seen.timed_out
-    return StepLine(step, asked_for(step), told + one_line(seen.shown), bad)
+    facts = [f"exit code {seen.exit_code}"] if seen.exit_code is not None else []
+    facts += [seen.ending.replace("_", " ")] if seen.ending != "none" else []
+    facts += [f"{seen.seconds:.2f} s"] if seen.seconds is not None else []
+    return StepLine(step, asked_for(step), told + one_line(seen.shown), bad, facts)
 
 
 def tests_of(run: OpenedRun, trajectory: Trajectory) -> list[TestLine]:
@@ -156,8 +175,3 @@ def _value(one: Trajectory) -> float | None:
 def _tokens(one: Trajectory) -> int | None:
     counts = [step.usage.sampled_tokens for step in one.steps if step.usage is not None]
     return sum(counts) if len(counts) == len(one.steps) else None
-
-
-def failing(report: TestReport | None) -> Sequence[str]:
-    """The tests that did not pass."""
-    return [name for name, outcome in report.tests.items() if outcome is not Outcome.PASSED] if report else []

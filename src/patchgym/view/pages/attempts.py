@@ -22,7 +22,12 @@ ORDERS = {
     "hacks": "proofs, marks",
 }
 _NONE = "none"
-_EVIDENCE = {"proof": "proofs > 0", "mark": "marks > 0 AND proofs = 0", "any": "proofs + marks > 0", "no": "proofs + marks = 0"}
+_EVIDENCE = {
+    "proof": "proofs > 0",
+    "mark": "marks > 0 AND proofs = 0",
+    "any": "proofs + marks > 0",
+    "no": "proofs + marks = 0",
+}
 _MOST_VALUES = 200
 
 

@@ -64,7 +64,7 @@ def data_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str, 
         "sources": _sources(run),
         "proof": _proof(run),
         "sets": site.extras.sets,
-        "tasks": [task for task in run.tasks.values()][:500],
+        "tasks": list(run.tasks.values())[:500],
     }
 
 
@@ -114,7 +114,13 @@ def spotcheck_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[
             "open": next((place for place, (item, _) in enumerate(items) if item not in given), None),
         }
     item, name = items[at]
-    return "spotcheck.html", {"seed": seed, "at": at, "item": item, "total": len(items), **blind(run, name, given, item)}
+    return "spotcheck.html", {
+        "seed": seed,
+        "at": at,
+        "item": item,
+        "total": len(items),
+        **blind(run, name, given, item),
+    }
 
 
 def opened_check(site: Site, run: OpenedRun, query: Query) -> SpotCheck:

@@ -1,4 +1,4 @@
-"""One step whole: what the model was given, what it answered, what came of it, what it changed, which tokens it chose."""
+"""One step whole: what the model was given and answered, what came of it, what it changed, which tokens it chose."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -209,9 +209,7 @@ def files_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str,
     step = step_at(trajectory, index)[1] if index is not None else None
     state = trajectory.final_state if step is None else step.state_before if at == "before" else step.state_after
     if state is None:
-        raise UsageError(
-            f"{trajectory.id} has no states", why="It was imported from a log, which holds none."
-        )
+        raise UsageError(f"{trajectory.id} has no states", why="It was imported from a log, which holds none.")
     return "files.html", {
         "attempt": trajectory,
         "step": step,

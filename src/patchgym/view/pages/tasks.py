@@ -13,9 +13,16 @@ from patchgym.view.site import Site
 
 _PAGE = 100
 _BESIDE = 12
-_TESTS = 40
+_TESTS = 80
 _BESIDE_BYTES = 32 << 20
-_ORDERS = {"": "first", "task": "task", "attempts": "attempts DESC", "solved": "solved", "reward": "reward", "apart": "apart DESC"}
+_ORDERS = {
+    "": "first",
+    "task": "task",
+    "attempts": "attempts DESC",
+    "solved": "solved",
+    "reward": "reward",
+    "apart": "apart DESC",
+}
 
 
 class Beside(NamedTuple):
@@ -40,8 +47,8 @@ def tasks_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str,
     order = query.choice("sort", tuple(_ORDERS), "")
     text = f"""
         SELECT task, max(split) AS split, count(*) AS attempts, sum(solved) AS solved, count(solved) AS graded,
-               avg(reward) AS reward, max(reward) - min(reward) AS apart, avg(steps) AS steps, sum(proofs > 0) AS hacked,
-               sum(marks > 0) AS marked, min(rowid) AS first
+               avg(reward) AS reward, max(reward) - min(reward) AS apart, avg(steps) AS steps,
+               sum(proofs > 0) AS hacked, sum(marks > 0) AS marked, min(rowid) AS first
         FROM attempts WHERE instr(lower(task), lower(?)) GROUP BY task ORDER BY {_ORDERS[order]}
     """
     with run.index.open() as connection:
@@ -81,8 +88,7 @@ def task_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str, 
         "whole": bool(query.text("whole")),
         "gold": patch_files(task.gold_patch) if task is not None else None,
         "beside": beside,
-        "tests": test_rows(task, [one.attempt for one in beside]),
-        "tests_left": max(0, len(_all_tests(task, [one.attempt for one in beside])) - _TESTS),
+        "tests": test_rows(task, [one.attempt for one in beside])[:_TESTS],
         "first": first,
         "step_size": _BESIDE,
         "total": len(rows),
@@ -93,7 +99,7 @@ def task_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str, 
 
 def attempts_beside(run: OpenedRun, names: Sequence[tuple[str, int]]) -> list[Beside]:
     """Attempts as columns. What is too large together is left out from the end."""
-    found = []
+    found: list[Beside] = []
     room = _BESIDE_BYTES
     for name, length in names:
         room -= length
@@ -109,17 +115,22 @@ def attempts_beside(run: OpenedRun, names: Sequence[tuple[str, int]]) -> list[Be
 
 
 def test_rows(task: Task | None, attempts: Sequence[Trajectory]) -> list[TestRow]:
-    """The tests over attempts: those to be fixed first, then those that came out differently; the rest is left out."""
-    names = _all_tests(task, attempts)
+    """The tests over attempts: each that is to be fixed, then those that did not pass everywhere. Of the latter, those
+    that came out alike share a row."""
     to_fix = list(task.tests.fail_to_pass) if task is not None else []
     hidden = set(task.tests.hidden) if task is not None else set()
     rows = []
-    for name in sorted(names, key=lambda one: one not in to_fix):
-        outcomes = [one.report.tests.get(name) if one.report is not None else None for one in attempts]
-        part = "hidden" if name in hidden else "to be fixed" if name in to_fix else "must stay passing"
-        if name in to_fix or {outcome for outcome in outcomes if outcome is not None} - {Outcome.PASSED}:
-            rows.append(TestRow(name, part, outcomes))
-    return rows[:_TESTS]
+    alike: dict[tuple[Outcome | None, ...], list[str]] = {}
+    for name in _all_tests(task, attempts):
+        outcomes = tuple(one.report.tests.get(name) if one.report is not None else None for one in attempts)
+        if name in to_fix:
+            rows.append(TestRow(name, "hidden" if name in hidden else "to be fixed", outcomes))
+        elif {outcome for outcome in outcomes if outcome is not None} - {Outcome.PASSED}:
+            alike.setdefault(outcomes, []).append(name)
+    for outcomes, names in alike.items():
+        more = f"{len(names)} tests that must stay passing" if len(names) > 1 else "must stay passing"
+        rows.append(TestRow(names[0], more, outcomes))
+    return rows
 
 
 def _all_tests(task: Task | None, attempts: Sequence[Trajectory]) -> dict[str, None]:

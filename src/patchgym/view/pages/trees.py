@@ -61,4 +61,3 @@ def tree_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str, 
         if chosen_node is not None
         else None,
     }
-
