@@ -154,7 +154,9 @@ def spread(means: Sequence[float | None], within: tuple[float, float] | None = N
 
 
 def student(freedom: int) -> float:
-    """Student's t at 97.5%; within 3% of it from two degrees of freedom on."""
+    """Student's t at 97.5%, from two degrees of freedom on; within 1%."""
+    if freedom == 2:
+        return 0.95 * math.sqrt(2 / (1 - 0.95**2))
     z = _Z
     return (
         z
