@@ -6,8 +6,8 @@ without; a page of the list, filtered and sorted, one attempt and one step take 
     python benchmarks/view.py [--attempts 10000] [--browser]
 
 The run is made by a seeded script: attempts of eight steps with tokens and log-probs, of 100 tasks in ten rounds. A
-server of its own process shows it. *Cold* is with an empty cache: the page comes while the index is made. The floor of a
-page is the style sheet, which the same server answers from memory; the floor of the index is reading every line and
+server of its own process shows it. *Cold* is with an empty cache: the page comes while the index is made. The floor of
+a page is the style sheet, which the same server answers from memory; the floor of the index is reading every line and
 parsing its JSON. ``--browser`` also measures the first contentful paint in Chromium.
 """
 
@@ -93,7 +93,22 @@ def make_run(path: Path, attempts: int) -> None:
 
 
 def _attempt(dice: random.Random, solved: bool) -> Trajectory:
-    words = "def return value index low high clamp list for in if not else none self".split()
+    words = (
+        "def",
+        "return",
+        "value",
+        "index",
+        "low",
+        "high",
+        "clamp",
+        "for",
+        "in",
+        "if",
+        "not",
+        "else",
+        "none",
+        "self",
+    )
 
     def text(count: int) -> str:
         return " ".join(dice.choice(words) for _ in range(count))

@@ -15,7 +15,7 @@ from patchgym.cli.viewing import make_extras
 from patchgym.store import RunDirectory
 from patchgym.view.serving import listen
 from tests.records_for_tests import make_manifest
-from tests.view.making import HOSTILE, TOKEN, graded, loop_run, looking_at, page, write_run
+from tests.view.making import HOSTILE, TOKEN, graded, looking_at, loop_run, page, write_run
 
 
 @pytest.fixture

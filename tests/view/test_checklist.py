@@ -36,11 +36,13 @@ def test_a_diagnosis_is_read_with_what_it_names(tmp_path: Path) -> None:
 def test_gates_of_stages_are_read_in_order(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", [])
     (path / "gates.jsonl").write_text(
-        '{"stage": 1, "findings": [], "verdict": "Go on."}\nnonsense\n{"stage": 2, "verdict": "Stop."}\n'
+        '{"place": "stage-1", "passed": true, "checklist": {"findings": [], "verdict": "Go on."}}\n'
+        'nonsense\n{"stage": 2, "verdict": "Stop."}\n'
     )
-    assert [(one.title, one.verdict) for one in kept_checklists(RunFiles(path))] == [
-        ("Gate 1", "Go on."),
-        ("Gate 2", "Stop."),
+    found = kept_checklists(RunFiles(path))
+    assert [(one.title, one.verdict) for one in found] == [
+        ("Gate 1 after stage-1, passed", "Go on."),
+        ("Gate 2 after 2", "Stop."),
     ]
 
 

@@ -55,10 +55,11 @@ def kept_checklists(files: RunFiles) -> list[Checks]:
     for document in ("diagnosis.json", "checklist.json"):
         found += [read_checklist(value, "patchgym diagnose") for value in _objects(files.document(document))]
     for number, row in enumerate(files.rows("gates.jsonl"), start=1):
-        inner = next(
-            (value for key in ("checklist", "judgement", "diagnosis") for value in _objects(row.get(key))), row
-        )
-        found.append(read_checklist(inner, f"Gate {_text(row, 'name', 'stage', 'gate') or number}"))
+        inner = next((value for value in _objects(row.get("checklist"))), row)
+        place = _text(row, "place", "stage", "name")
+        passed = row.get("passed")
+        ending = "" if not isinstance(passed, bool) else ", passed" if passed else ", not passed"
+        found.append(read_checklist(inner, f"Gate {number}{f' after {place}' if place else ''}{ending}"))
     return [one for one in found if one.checks or one.verdict]
 
 
