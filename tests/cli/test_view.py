@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from patchgym.cli.viewing import make_extras
+from patchgym.content import ObjectStore
+from patchgym.records import TaskSetManifest
 from patchgym.store import RunDirectory
+from patchgym.tasks.taskset import write_task_set
 from patchgym.view.serving import listen
-from tests.records_for_tests import make_manifest
+from tests.records_for_tests import THEN, make_manifest
 from tests.view.making import HOSTILE, TOKEN, graded, looking_at, loop_run, page, write_run
 
 
@@ -141,3 +144,34 @@ def test_listing_runs_needs_no_web_library(tmp_path: Path) -> None:
     code += "print([name for name in ('jinja2', 'markupsafe', 'starlette', 'uvicorn') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.train
+def test_tokens_are_shown_as_the_text_of_a_model(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="LOUD SKIP: no train extra here")
+    from tests.train.tiny import save_tiny_model
+
+    extras = make_extras((), str(save_tiny_model(tmp_path)))
+    assert extras.decode is not None
+    pieces = extras.decode([64, 64, 256])
+    assert pieces[0] == pieces[1] != pieces[2] == "<|im_start|>"
+
+
+def test_a_tokenizer_that_is_not_there_is_told(tmp_path: Path, cache: dict[str, str]) -> None:
+    done = patchgym(cache, "view", loop_run(tmp_path / "run"), "--tokenizer", tmp_path / "none")
+    assert done.returncode == 2
+    assert "There is no model" in done.stderr
+
+
+def test_how_a_task_set_was_made_is_shown(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    (tmp_path / "set").mkdir()
+    manifest = TaskSetManifest(name="calc", recipe={}, funnel={"candidates": 7}, dropped={"flaky": 3}, created_at=THEN)
+    write_task_set(tmp_path / "set", manifest, [calc_task(objects)], objects)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "set").rglob("*")}
+    extras = make_extras([tmp_path / "set"], None)
+    with looking_at(loop_run(tmp_path / "run"), index=tmp_path / "index", extras=extras) as (client, _):
+        text = page(client, "/run/run/data")
+    for told in ("Task set set", "candidates", "flaky", "licence"):
+        assert told in text
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "set").rglob("*")} == before

@@ -13,6 +13,7 @@ from patchgym.records import (
     Leaf,
     Message,
     Observation,
+    Outcome,
     PolicyRef,
     Reward,
     Step,
@@ -139,7 +140,7 @@ def hostile_run(path: Path) -> Path:
     unread = make_step(1, readable=False).model_copy(update={"parse_error": HOSTILE})
     evidence = Evidence(kind=HOSTILE, where=HOSTILE, quote=HOSTILE, why=HOSTILE)
     report = make_report().model_copy(
-        update={"why": HOSTILE, "log": HOSTILE, "tests": {HOSTILE: "failed"}, "evidence": (evidence,)}
+        update={"why": HOSTILE, "log": HOSTILE, "tests": {HOSTILE: Outcome.FAILED}, "evidence": (evidence,)}
     )
     terms = {HOSTILE: Term(raw=0.0, weight=1.0, value=0.0, why=HOSTILE)}
     attempt = make_trajectory(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from patchgym.content import cache_root, disk_errors
-from patchgym.errors import DataError
+from patchgym.errors import DataError, StorageError
 from patchgym.records import Task, Trajectory, Tree
 from patchgym.store import RunFiles
 from patchgym.store.looking import Kind
@@ -65,6 +65,12 @@ class Index:
         self.path = folder / f"{name}-{_LAYOUT}.sqlite"
         try:
             self._prepare()
+        except sqlite3.OperationalError as error:
+            raise StorageError(
+                f"Cannot write the index of {run.path}",
+                why=f"{self.path}: {error}.",
+                mend="Name a folder that can be written: PATCHGYM_CACHE=DIR patchgym view ...",
+            ) from error
         except sqlite3.DatabaseError:  # half a file: it can be made again
             self.path.unlink(missing_ok=True)
             self._prepare()
@@ -96,8 +102,6 @@ class Index:
 
     def _prepare(self) -> None:
         with self.open() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN IMMEDIATE")
             known = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'problems'").fetchone()[0]
             if not known:
@@ -132,7 +136,7 @@ class Index:
 
     def _batch(self, kind: Kind) -> bool:
         with self.open() as connection:
-            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("PRAGMA synchronous = OFF")  # it can be made again
             connection.execute("BEGIN IMMEDIATE")  # a second process that looks at the run takes turns with this one
             state = self._state(connection, kind)
             if self._run.size(kind) < state.end:  # the file was replaced while it was looked at

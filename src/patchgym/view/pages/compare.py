@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from patchgym.view.charts import Chart, Series, line_chart
 from patchgym.view.figures import Phase, Spread, Summary, phases, summary
 from patchgym.view.opened import OpenedRun, Progress
+from patchgym.view.pages.overview import failure_kinds
 from patchgym.view.query import Query
 from patchgym.view.site import Site
 
@@ -26,6 +27,14 @@ class RunLine(NamedTuple):
     created: str
 
 
+class Failures(NamedTuple):
+    """Why the attempts of a run failed, demonstrations left out."""
+
+    name: str
+    attempts: int
+    failures: dict[str, int]
+
+
 def runs_page(site: Site, query: Query) -> tuple[str, dict[str, object]]:
     """All runs, or those that ``runs`` names."""
     wanted = [name for name in query.text("runs").split(",") if name]
@@ -36,8 +45,19 @@ def runs_page(site: Site, query: Query) -> tuple[str, dict[str, object]]:
     return "runs.html", {
         "lines": [_line(run) for run in runs],
         "settings": differing({run.name: _settings(run) for run in runs}),
+        "failures": (found := [_failures(run, of_run) for run, of_run in measured]),
+        "kinds": failure_kinds(found),
         "charts": _charts(measured, sampled, names),
     }
+
+
+def _failures(run: OpenedRun, found: Sequence[Phase]) -> Failures:
+    counts: dict[str, int] = {}
+    tried = [phase for phase in found if not phase.name.startswith("demonstrate")]
+    for phase in tried:
+        for kind, count in phase.failures.items():
+            counts[kind] = counts.get(kind, 0) + count
+    return Failures(run.name, sum(phase.attempts for phase in tried), counts)
 
 
 def _phases(run: OpenedRun) -> list[Phase]:
@@ -117,11 +137,12 @@ def _flat(value: JsonValue, name: str) -> list[tuple[str, str]]:
 
 
 def differing(settings: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """The settings that are not the same in all runs, each with its value in every run; what matters most first."""
+    """The settings that are not the same in all runs, each with its value in every run: those first that all runs have,
+    last the versions of libraries."""
     if len(settings) < 2:
         return []
     names = dict.fromkeys(name for found in settings.values() for name in found)
     rows = [(name, [found.get(name, "–") for found in settings.values()]) for name in names]
     apart = [row for row in rows if len(set(row[1])) > 1]
-    apart.sort(key=lambda row: row[0].startswith(_BESIDE))
+    apart.sort(key=lambda row: (row[0].startswith(_BESIDE), "–" in row[1]))
     return [(name.removeprefix("config."), values) for name, values in apart[:_MOST_SETTINGS]]

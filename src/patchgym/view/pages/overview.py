@@ -1,6 +1,7 @@
 """A run in one page: what it is, how far it is, what its attempts come to phase by phase, what its updates did."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -84,7 +85,12 @@ def _plain(value: float | None) -> Spread | None:
     return Spread(value, None, None, 0) if value is not None else None
 
 
-def failure_kinds(found: Sequence[Phase]) -> list[str]:
+class _Failing(Protocol):
+    @property
+    def failures(self) -> dict[str, int]: ...
+
+
+def failure_kinds(found: Sequence[_Failing]) -> list[str]:
     """The kinds of failure that occur, the most common first."""
     totals: dict[str, int] = {}
     for phase in found:
