@@ -19,6 +19,7 @@ from patchgym.tasks.taskset import write_task_set
 from patchgym.view.serving import listen
 from tests.records_for_tests import THEN, make_manifest
 from tests.view.making import HOSTILE, TOKEN, graded, looking_at, loop_run, page, write_run
+from tests.workshop import calc_task
 
 
 @pytest.fixture
