@@ -268,3 +268,22 @@ def test_ten_runs_are_shown_at_once(tmp_path: Path) -> None:
         assert len(site.runs) == 10
         assert page(client, "/").count("same-10") > 1
         page(client, "/run/same-10/")
+
+
+def test_evaluations_that_a_run_keeps_are_shown_with_what_they_can_tell(tmp_path: Path) -> None:
+    path = loop_run(tmp_path / "run")
+    (path / "report.json").write_text(
+        '{"evaluations": {"eval-1": {"policy_version": "v1", "tasks": 6, "infra_failures": 2, "mean_reward": 0.25,'
+        ' "pass_at_1": {"value": 0.5, "low": 0.125, "high": 0.75, "tasks": 6}, "pass_at_k": {"1": 0.5, "4": 0.75}}}}'
+    )
+    (path / "eval").mkdir()
+    (path / "eval" / "eval-2.json").write_text(
+        '{"policy_version": "v2", "tasks": 6, "pass_at_1": null, "pass_at_k": {}, "notes": ["few tasks"],'
+        ' "power": {"tasks_needed": 900, "difference": 0.03, "smallest": 0.21},'
+        ' "stability": {"flipping": ["a", "b"], "repeats": 4}}'
+    )
+    (path / "eval" / "broken.json").write_text("[")
+    with looking_at(path, index=tmp_path / "index") as (client, _):
+        text = page(client, "/run/run/")
+    for told in ("50% <small>12% to 75%</small>", "@4 75%", "v2", "900 tasks show a difference of 3%", "2 tasks flip"):
+        assert told in text

@@ -124,6 +124,15 @@ class RunFiles:
         value = _json(path.read_bytes())
         return value if isinstance(value, dict) else None
 
+    def evaluations(self) -> dict[str, dict[str, JsonValue]]:
+        """The evaluations that it keeps, by phase: those of ``eval/``, and those of ``report.json`` beside them."""
+        names = sorted(path.stem for path in (self.path / "eval").glob("*.json"))
+        kept = {name: self.document(f"eval/{name}.json") for name in names}
+        of_report = (self.document("report.json") or {}).get("evaluations")
+        told = of_report if isinstance(of_report, dict) else {}
+        found = {name: value for name, value in told.items() if isinstance(value, dict)}
+        return found | {name: value for name, value in kept.items() if value is not None}
+
     def rows(self, name: str) -> list[dict[str, JsonValue]]:
         """The JSON objects of a file of lines that a command left in the run; other lines are left out."""
         values = (_json(line) for _, line in read_lines(self.path / name))

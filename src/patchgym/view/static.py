@@ -58,7 +58,7 @@ def static_page(site: Site, run: OpenedRun, attempts: int) -> str:
         "kinds": failure_kinds(found),
         "curves": update_curves(updates),
         "updates": [update_line(name, report) for name, report in updates],
-        "evaluations": kept_evaluations(run.files.document("report.json")),
+        "evaluations": kept_evaluations(run.files.evaluations()),
         "lists": kept_checklists(run.files),
         "problems": run.problems(20),
         **{name: value for name, value in data_page(site, run, query)[1].items() if name != "tasks"},

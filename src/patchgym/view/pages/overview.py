@@ -29,7 +29,7 @@ def overview_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[s
         found = phases(connection)
         bins = reward_bins(connection)
     checks = kept_checklists(run.files)
-    evaluations = kept_evaluations(run.files.document("report.json"))
+    evaluations = kept_evaluations(run.files.evaluations())
     return "overview.html", {
         "phases": found,
         "charts": phase_charts(found, bins),
@@ -135,31 +135,42 @@ def update_curves(updates: Sequence[tuple[str, Mapping[str, JsonValue]]]) -> lis
     return [chart for chart in charts if chart is not None]
 
 
-def kept_evaluations(report: Mapping[str, JsonValue] | None) -> list[dict[str, object]]:
-    """The evaluations that the run's report holds, with the intervals of their bootstrap."""
-    kept = (report or {}).get("evaluations")
-    if not isinstance(kept, dict):
-        return []
-    found: list[dict[str, object]] = []
-    for name, one in kept.items():
-        if isinstance(one, dict):
-            ks = one.get("pass_at_k")
-            told = {str(k): _number(value) for k, value in ks.items()} if isinstance(ks, dict) else {}
-            found.append(
-                {
-                    "name": name,
-                    "version": one.get("policy_version"),
-                    "tasks": one.get("tasks"),
-                    "pass_at_1": _estimate(one.get("pass_at_1")),
-                    "pass_at_k": {k: value for k, value in told.items() if k != "1"},
-                    "reward": _number(one.get("mean_reward")),
-                    "steps": _number(one.get("mean_steps")),
-                    "tokens": _number(one.get("mean_tokens")),
-                    "valid": _number(one.get("valid_action_rate")),
-                    "lost": one.get("infra_failures"),
-                }
-            )
-    return found
+def kept_evaluations(kept: Mapping[str, Mapping[str, JsonValue]]) -> list[dict[str, object]]:
+    """The evaluations that a run keeps, with the intervals of their bootstrap."""
+    return [_evaluation(name, one) for name, one in kept.items()]
+
+
+def _evaluation(name: str, one: Mapping[str, JsonValue]) -> dict[str, object]:
+    ks = one.get("pass_at_k")
+    told = {str(k): _number(value) for k, value in ks.items()} if isinstance(ks, dict) else {}
+    notes = [str(note) for note in _list(one.get("notes"))]
+    power, stability = one.get("power"), one.get("stability")
+    if isinstance(power, dict):
+        notes += _power(power)
+    if isinstance(stability, dict):
+        flips = len(_list(stability.get("flipping")))
+        notes.append(f"{flips} tasks flip over {stability.get('repeats')} repeats")
+    return {
+        "name": name,
+        "version": one.get("policy_version"),
+        "tasks": one.get("tasks"),
+        "pass_at_1": _estimate(one.get("pass_at_1")),
+        "pass_at_k": {k: value for k, value in told.items() if k != "1"},
+        "reward": _number(one.get("mean_reward")),
+        "steps": _number(one.get("mean_steps")),
+        "tokens": _number(one.get("mean_tokens")),
+        "valid": _number(one.get("valid_action_rate")),
+        "lost": one.get("infra_failures"),
+        "notes": notes,
+    }
+
+
+def _power(power: Mapping[str, JsonValue]) -> list[str]:
+    """How many tasks it takes to see a difference, and how small a one these can see."""
+    needed, difference = power.get("tasks_needed"), _number(power.get("difference"))
+    smallest = _number(power.get("smallest"))
+    told = [f"{needed} tasks show a difference of {difference:.0%}"] if needed is not None and difference else []
+    return told + ([f"these show one of {smallest:.0%}"] if smallest is not None else [])
 
 
 def _estimate(value: JsonValue) -> Spread | None:
