@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from patchgym.errors import StorageError
 from patchgym.records import Trajectory
 from patchgym.store import RunDirectory
 from patchgym.view.opened import OpenedRun
@@ -89,6 +90,15 @@ def test_half_an_index_is_made_again(tmp_path: Path, index: Path) -> None:
     file = opened(path, index).index.path
     file.write_bytes(b"SQLite format 3\0" + b"\xff" * 500)
     assert column(opened(path, index), "sample") == [0]
+
+
+def test_an_index_that_cannot_be_written_is_told(tmp_path: Path, index: Path) -> None:
+    path = write_run(tmp_path / "run", [graded(0)])
+    file = opened(path, index).index.path
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(StorageError, match="Cannot write the index"):
+        OpenedRun(path, "run", index)
 
 
 def test_two_that_index_one_run_do_not_double_it(tmp_path: Path, index: Path) -> None:
