@@ -68,7 +68,7 @@ def test_pages_may_load_nothing_from_outside_and_be_framed_by_nobody(client: Tes
         assert headers["referrer-policy"] == "same-origin"
 
 
-@pytest.mark.parametrize("run", ["loop", "states", "searched", "a%20name%20%26%20of%20%E2%80%AEwords"])
+@pytest.mark.parametrize("run", ["loop", "states", "searched", "a%20name%20%26%20of%20%5Cu202ewords"])
 @pytest.mark.parametrize("name", _EVERY)
 def test_every_page_of_every_run_is_there(client: TestClient, run: str, name: str) -> None:
     text = page(client, f"/run/{run}/{name}")
@@ -84,6 +84,14 @@ def test_runs_are_compared(client: TestClient) -> None:
     assert "Settings that differ" in text
     assert "command" in text
     assert "Mean reward" in text
+
+
+def test_some_of_the_runs_are_compared(client: TestClient) -> None:
+    text = page(client, "/?run=loop&run=states")
+    assert "2 compared" in text
+    assert text.count(" checked>") == 2
+    assert '<th scope="col">searched</th>' not in text
+    assert "No run other is opened here" in page(client, "/?run=other", status=404)
 
 
 def test_one_run_is_opened_at_once(tmp_path: Path) -> None:

@@ -119,10 +119,10 @@ class _Pages:
         return Response(asset(name), headers={"Content-Type": _ASSETS[name]})
 
     def runs(self, request: Request) -> Response:
-        site, query = self._site, Query(request.query_params)
+        site, wanted = self._site, request.query_params.getlist("run")
         if len(site.runs) == 1:
             return RedirectResponse(address(site.root, next(iter(site.runs))), 303)
-        template, values = runs_page(site, query)
+        template, values = runs_page(site, list(dict.fromkeys(wanted)))
         return HTMLResponse(site.render(template, None, "runs", values))
 
     def page(self, request: Request) -> Response:

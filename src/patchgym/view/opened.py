@@ -184,7 +184,8 @@ class OpenedRun:
 
 
 def open_runs(paths: Sequence[Path], index_folder: Path | None = None) -> list[OpenedRun]:
-    """Open each run under the name of its folder, numbered where two have one name.
+    """Open each run under the name of its folder, numbered where two have one name; characters that cannot be seen are
+    written out.
 
     Raises:
         UsageError: there is no run at one of the paths.
@@ -192,13 +193,17 @@ def open_runs(paths: Sequence[Path], index_folder: Path | None = None) -> list[O
     """
     names: dict[str, OpenedRun] = {}
     for path in paths:
-        base = path.resolve().name or "run"
+        base = "".join(map(_seen, path.resolve().name)) or "run"
         name, number = base, 1
         while name in names:
             number += 1
             name = f"{base}-{number}"
         names[name] = OpenedRun(path, name, index_folder)
     return list(names.values())
+
+
+def _seen(sign: str) -> str:
+    return sign if sign.isprintable() else f"\\u{ord(sign):04x}"
 
 
 def _plain(name: str) -> str:

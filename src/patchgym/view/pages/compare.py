@@ -9,7 +9,6 @@ from patchgym.view.charts import Chart, Series, line_chart
 from patchgym.view.figures import Phase, Spread, Summary, phases, summary
 from patchgym.view.opened import OpenedRun, Progress
 from patchgym.view.pages.overview import failure_kinds
-from patchgym.view.query import Query
 from patchgym.view.site import Site
 
 _MOST_SETTINGS = 60
@@ -35,18 +34,19 @@ class Failures(NamedTuple):
     failures: dict[str, int]
 
 
-def runs_page(site: Site, query: Query) -> tuple[str, dict[str, object]]:
-    """All runs, or those that ``runs`` names."""
-    wanted = [name for name in query.text("runs").split(",") if name]
+def runs_page(site: Site, wanted: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """All runs, those in the charts that are wanted (where none is named, all)."""
     runs = [site.run(name) for name in wanted] if wanted else list(site.runs.values())
     measured = [(run, _phases(run)) for run in runs]
     names = list(dict.fromkeys(phase.name for _, found in measured for phase in found))
     sampled = [name for name in names if not name.startswith(("eval", "demonstrate"))]
+    failures = [_failures(run, of_run) for run, of_run in measured]
     return "runs.html", {
-        "lines": [_line(run) for run in runs],
+        "lines": [_line(run) for run in site.runs.values()],
+        "compared": [run.name for run in runs],
         "settings": differing({run.name: _settings(run) for run in runs}),
-        "failures": (found := [_failures(run, of_run) for run, of_run in measured]),
-        "kinds": failure_kinds(found),
+        "failures": failures,
+        "kinds": failure_kinds(failures),
         "charts": _charts(measured, sampled, names),
     }
 
