@@ -56,6 +56,7 @@ def test_hacked_and_lost_attempts_have_their_own_shares(tmp_path: Path) -> None:
     with run.index.open() as connection:
         (found,) = phases(connection)
     assert (found.attempts, found.lost, found.hacked) == (3, 1, 0.5)
+    assert found.hacked_over == Spread(0.5, None, None, 1)
     assert found.solved is not None
     assert found.solved.value == 0.5
 

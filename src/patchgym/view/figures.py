@@ -46,8 +46,12 @@ class Phase(NamedTuple):
     """Share of steps whose action could be read."""
     hacked: float | None
     """Share of graded attempts with proof of tampering."""
+    hacked_over: Spread | None
+    """The same as a mean over tasks, with its interval."""
     marked: float | None
     """Share with something for a person to look at."""
+    marked_over: Spread | None
+    """The same as a mean over tasks, with its interval."""
     gap: float | None
     """Share of visible failing tests that pass, less that of hidden ones."""
     failures: dict[str, int]
@@ -60,6 +64,8 @@ def phases(connection: sqlite3.Connection) -> list[Phase]:
         SELECT phase, task, split, count(*) AS attempts, count(solved) AS graded, avg(solved) AS solved,
                avg(reward) AS reward, avg(steps) AS steps, avg(tokens) AS tokens, sum(steps) AS all_steps,
                sum(readable) AS readable, sum(proofs > 0) AS hacked, sum(marks > 0) AS marked,
+               avg(CASE WHEN solved IS NOT NULL THEN proofs > 0 END) AS hack_rate,
+               avg(CASE WHEN solved IS NOT NULL THEN marks > 0 END) AS mark_rate,
                avg(CASE WHEN hidden IS NOT NULL THEN visible - hidden END) AS gap, min(rowid) AS first
         FROM attempts GROUP BY phase, task ORDER BY first
     """
@@ -126,6 +132,8 @@ def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> 
         tokens=spread([row["tokens"] for row in rows]),
         readable=sum(row["readable"] or 0 for row in rows) / steps if steps else None,
         hacked=sum(row["hacked"] for row in rows) / graded if graded else None,
+        hacked_over=spread([row["hack_rate"] for row in rows], within=(0.0, 1.0)),
+        marked_over=spread([row["mark_rate"] for row in rows], within=(0.0, 1.0)),
         marked=sum(row["marked"] for row in rows) / graded if graded else None,
         gap=fmean(gaps) if gaps else None,
         failures=failures,

@@ -80,15 +80,13 @@ def _charts(
         line_chart("Mean reward", sampled, over(sampled, lambda phase: phase.reward)),
         line_chart("Solved on held-out tasks", names, over(names, lambda phase: phase.solved_heldout), percent=True),
         line_chart("Steps an attempt", names, over(names, lambda phase: phase.steps)),
-        line_chart("Attempts with proof of hacking", sampled, over(sampled, _hacked), percent=True),
+        line_chart(
+            "Attempts with proof of hacking", sampled, over(sampled, lambda phase: phase.hacked_over), percent=True
+        ),
         line_chart("Steps with a readable action", names, over(names, _readable), percent=True),
         line_chart("Solved on training tasks", sampled, over(sampled, lambda phase: phase.solved_train), percent=True),
     ]
     return [chart for chart in charts if chart is not None]
-
-
-def _hacked(phase: Phase) -> Spread | None:
-    return Spread(phase.hacked, None, None, phase.tasks) if phase.hacked is not None else None
 
 
 def _readable(phase: Phase) -> Spread | None:

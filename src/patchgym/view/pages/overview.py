@@ -63,7 +63,7 @@ def phase_charts(found: Sequence[Phase], bins: Sequence[tuple[str, int]]) -> lis
             _over(
                 "Hacking",
                 sampled,
-                [("proof", lambda one: _plain(one.hacked)), ("to look at", lambda one: _plain(one.marked))],
+                [("proof", lambda one: one.hacked_over), ("to look at", lambda one: one.marked_over)],
                 percent=True,
             ),
         ]
