@@ -24,6 +24,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from urllib.parse import quote
@@ -214,7 +215,7 @@ def served_figures(run: Path, cache: Path, browser: bool) -> dict[str, object]:
             "one step": f"run/run/step?id={name}&step=3",
             "one task": "run/run/task?id=task-007",
         }
-        times = {title: round(_median(lambda page=page: _get(address + page)), 4) for title, page in pages.items()}
+        times = {title: round(_median(partial(_get, address + page)), 4) for title, page in pages.items()}
         server.terminate()
         server.wait(timeout=30)
     return {

@@ -165,7 +165,7 @@ def small_tree() -> Tree:
 
     def node(index: int, parent: int | None, after: str, **more: object) -> TreeNode:
         step = make_step(index).model_copy(update={"parent": parent, "state_before": EMPTY_TREE, "state_after": after})
-        return TreeNode(step=Step.model_validate(step.model_dump()), **more)  # type: ignore[arg-type]
+        return TreeNode(step=Step.model_validate(step.model_dump()), **more)
 
     end = Leaf(
         node=1,

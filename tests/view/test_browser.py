@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 from patchgym.store import RunDirectory
 from tests.records_for_tests import make_manifest, make_step
 from tests.view.making import HOSTILE, graded, hostile_run, loop_run, small_tree, states_run, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="LOUD SKIP: no playwright here: pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="LOUD SKIP: no axe here")
@@ -73,7 +77,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> "Iterator[playwright.Browser]":
+def browser() -> "Iterator[Browser]":
     path = _chromium()
     with playwright.sync_playwright() as started:
         found = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -82,7 +86,7 @@ def browser() -> "Iterator[playwright.Browser]":
 
 
 @pytest.fixture(params=["light", "dark"])
-def tab(request: pytest.FixtureRequest, browser: "playwright.Browser") -> "Iterator[playwright.Page]":
+def tab(request: pytest.FixtureRequest, browser: "Browser") -> "Iterator[Page]":
     """A page in one of the two schemes; what it says on its console and asks of other hosts fails the test."""
     context = browser.new_context(color_scheme=request.param, viewport={"width": 1280, "height": 800})
     page = context.new_page()
@@ -95,7 +99,7 @@ def tab(request: pytest.FixtureRequest, browser: "playwright.Browser") -> "Itera
     assert heard == []
 
 
-def test_every_page_is_accessible_and_hostile_text_does_nothing(tab: "playwright.Page", served: str) -> None:
+def test_every_page_is_accessible_and_hostile_text_does_nothing(tab: "Page", served: str) -> None:
     found = {}
     for name, address in _PAGES.items():
         assert tab.goto(served + address).status == 200, name
@@ -110,7 +114,7 @@ def test_every_page_is_accessible_and_hostile_text_does_nothing(tab: "playwright
     assert found == {}, json.dumps(found, indent=1)
 
 
-def test_pages_can_be_gone_about_by_keyboard(tab: "playwright.Page", served: str) -> None:
+def test_pages_can_be_gone_about_by_keyboard(tab: "Page", served: str) -> None:
     tab.goto(served + "run/loop/")
     tab.keyboard.press("a")
     tab.wait_for_url("**/run/loop/attempts")
@@ -128,7 +132,7 @@ def test_pages_can_be_gone_about_by_keyboard(tab: "playwright.Page", served: str
     tab.wait_for_url("**id=round-2.demo-1.2**")
 
 
-def test_the_spot_check_is_answered_by_keyboard(tab: "playwright.Page", served: str, folder: Path) -> None:
+def test_the_spot_check_is_answered_by_keyboard(tab: "Page", served: str, folder: Path) -> None:
     file = folder / "runs" / "loop" / "spotcheck-0.jsonl"
     before = file.read_text().count("\n") if file.is_file() else 0
     tab.goto(served + "run/loop/spotcheck")
@@ -141,7 +145,7 @@ def test_the_spot_check_is_answered_by_keyboard(tab: "playwright.Page", served: 
     assert labels == ["yes", "no", "unsure"]
 
 
-def test_a_page_follows_a_run_in_progress(tab: "playwright.Page", served: str, folder: Path) -> None:
+def test_a_page_follows_a_run_in_progress(tab: "Page", served: str, folder: Path) -> None:
     path = folder / "runs" / "growing"
     run = RunDirectory.open_for_writing(path, make_manifest())
     number = len(run.ids)
@@ -155,7 +159,7 @@ def test_a_page_follows_a_run_in_progress(tab: "playwright.Page", served: str, f
     tab.get_by_text("done").first.wait_for(timeout=20_000)
 
 
-def test_pages_are_read_without_script(browser: "playwright.Browser", served: str) -> None:
+def test_pages_are_read_without_script(browser: "Browser", served: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(served + "run/loop/attempts?verdict=resolved")
@@ -165,7 +169,7 @@ def test_pages_are_read_without_script(browser: "playwright.Browser", served: st
     context.close()
 
 
-def test_the_static_page_is_accessible_and_loads_nothing(tab: "playwright.Page", folder: Path, served: str) -> None:
+def test_the_static_page_is_accessible_and_loads_nothing(tab: "Page", folder: Path, served: str) -> None:
     out = folder / "page.html"
     command = [sys.executable, "-m", "patchgym", "view", str(folder / "runs" / "hostile"), "--static", str(out)]
     subprocess.run(command, check=True, env={**os.environ, "PATCHGYM_CACHE": str(folder / "cache")}, timeout=300)
