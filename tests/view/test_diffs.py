@@ -39,6 +39,11 @@ def test_binary_and_large_files_are_named_with_their_sizes(objects: ObjectStore)
     assert not found.files[1].lines
 
 
+def test_a_line_that_is_too_long_is_not_compared(objects: ObjectStore) -> None:
+    found = compare(objects, tree(objects, a=b"x" * 500_000), tree(objects, a=b"y" * 500_000))
+    assert "too large" in found.files[0].note
+
+
 def test_many_files_are_counted_beyond_the_first(objects: ObjectStore) -> None:
     found = compare(objects, tree(objects), tree(objects, **{f"f{n}": b"x" for n in range(100)}))
     assert len(found.files) + found.more == 100

@@ -77,6 +77,17 @@ def test_a_run_that_was_made_anew_is_indexed_anew(tmp_path: Path, index: Path) -
     assert column(opened(path, index), "sample") == [7]
 
 
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_run_with_another_first_or_last_line_is_indexed_anew(tmp_path: Path, index: Path, place: int) -> None:
+    path = write_run(tmp_path / "run", [graded(n) for n in range(4)])
+    opened(path, index)
+    lines = (path / "trajectories.jsonl").read_text().splitlines()
+    assert sum(map(len, lines[:3])) > 4096
+    lines[place] = lines[place].replace("noop", "else")
+    (path / "trajectories.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert column(opened(path, index), "policy")[place] == "else"
+
+
 def test_a_run_that_is_replaced_while_it_is_looked_at_is_indexed_anew(tmp_path: Path, index: Path) -> None:
     path = write_run(tmp_path / "run", [graded(n) for n in range(3)])
     run = opened(path, index)

@@ -9,9 +9,9 @@ from tests.records_for_tests import make_step
 from tests.view.making import graded, looking_at, loop_run, states_run, write_run
 
 
-def made(path: Path, tmp_path: Path, attempts: int = 40) -> str:
+def made(path: Path, tmp_path: Path, attempts: int = 40, most_bytes: int = static.MOST_BYTES) -> str:
     with looking_at(path, index=tmp_path / "index") as (_, site):
-        return static.static_page(Site(site.runs), site.runs[path.name], attempts)
+        return static.static_page(Site(site.runs), site.runs[path.name], attempts, most_bytes)
 
 
 def test_it_loads_nothing_and_has_no_script(tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ def test_those_with_evidence_come_first(tmp_path: Path) -> None:
 
 
 def test_its_size_is_bounded(tmp_path: Path) -> None:
-    long = [make_step(n) for n in range(2000)]
-    attempts = [graded(n).model_copy(update={"steps": tuple(long)}) for n in range(4)]
-    patch = "diff --git a/x b/x\n" + "+line of a patch\n" * 2500
-    attempts += [graded(n).model_copy(update={"final_patch": patch}) for n in range(4, 80)]
-    text = made(write_run(tmp_path / "run", attempts), tmp_path, attempts=2000)
-    assert len(text.encode()) < static.MOST_BYTES + 1_000_000
+    long = tuple(make_step(n) for n in range(2000))
+    attempts = [graded(n).model_copy(update={"steps": long}) for n in range(20)]
+    text = made(write_run(tmp_path / "run", attempts), tmp_path, attempts=2000, most_bytes=100_000)
+    assert len(text.encode()) < 200_000
+    assert "of its 20 attempts" in text
+    assert "20 of its 20" not in text
     assert "more steps are left out" in text
 
 

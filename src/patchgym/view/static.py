@@ -33,7 +33,7 @@ _TELLING = """
 """
 
 
-def static_page(site: Site, run: OpenedRun, attempts: int) -> str:
+def static_page(site: Site, run: OpenedRun, attempts: int, most_bytes: int = MOST_BYTES) -> str:
     """The page, with at most so many attempts whole: those with evidence of hacking, then some of each way to end in
     each phase.
 
@@ -49,7 +49,7 @@ def static_page(site: Site, run: OpenedRun, attempts: int) -> str:
         names = [row[0] for row in connection.execute(_TELLING, (attempts,))]
     updates = run.updates()
     tasks = tasks_page(site, run, query)[1]
-    parts = _attempts(site, run, names, MOST_BYTES)
+    parts = _attempts(site, run, names, most_bytes)
     values: dict[str, object] = {
         "style": Markup(style),  # ours, and without a character that would end the element
         "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
