@@ -23,6 +23,8 @@ _COMMANDS = {
     "rollout": "Collect trajectories of a policy on a task set.",
     "search": "Search trees of a policy: several answers at a place, in forked sandboxes.",
     "replay": "Do every recorded step again and compare: proof that a run reproduces.",
+    "runs": "List the runs at hand: how they stand and what they came to.",
+    "view": "Look at runs in a browser, or write one self-contained page.",
     "show": "Show a run's trajectories, or one step by step.",
     "traces": "Trajectories of other projects: import, clean, export.",
     "score": "Compute a run's rewards again, under any recipe.",

@@ -147,7 +147,7 @@ class ClosedLoop:
         if self._updates:
             return
         recipe = self._recipe
-        gold = open_policy("gold", PolicyOptions(tools=self._recipe.rollout.tools))
+        gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
         self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
         self._look("demonstrate", self._shown)
         solved = [t for t in self._shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]

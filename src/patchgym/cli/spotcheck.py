@@ -50,10 +50,10 @@ def command(
         show_line(f"{len(chosen.items)} items are in {export}. Then: patchgym spotcheck {path} --labels FILE")
         return
     if labels is not None:
-        given = _read(labels)
+        given = read_labels(labels)
     else:
         kept = save or path / f"spotcheck-{seed}.jsonl"
-        given = _read(kept) if kept.is_file() else []
+        given = read_labels(kept) if kept.is_file() else []
         if len({label.item for label in given}) < len(chosen.items):
             given = _ask(chosen.items, given, kept)
     found = agreed(chosen, given)
@@ -88,7 +88,7 @@ def _ask(items: Sequence[Item], given: list[Label], kept: Path) -> list[Label]:
                 step = -1 if at else 0
             elif key in _KEYS:
                 answers[item.id] = Label(item=item.id, label=_KEYS[key], notes=notes)
-                _append(kept, answers[item.id])
+                keep_label(kept, answers[item.id])
                 step = 1
         at += step
     return list(answers.values())
@@ -117,14 +117,19 @@ def _short(text: str) -> str:
     return "\n".join([*lines[:half], f"[... {len(lines) - 2 * half} lines left out ...]", *lines[-half:]])
 
 
-def _append(path: Path, label: Label) -> None:
+def keep_label(path: Path, label: Label) -> None:
+    """Append an answer to a file, and wait until it is on disk.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
     with disk_errors(path), path.open("a", encoding="utf-8") as stream:
         stream.write(label.model_dump_json() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _read(path: Path) -> list[Label]:
+def read_labels(path: Path) -> list[Label]:
     """Labels from a file, a line each.
 
     Raises:

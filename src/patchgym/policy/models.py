@@ -182,6 +182,22 @@ def load_model(
     )
 
 
+def load_tokenizer(path_or_name: str, *, cache: Path | None = None) -> Tokenizer:
+    """The tokenizer of a model without its weights; for a checkpoint, that of its base.
+
+    Raises:
+        UsageError, PrerequisiteError, StorageError: as ``resolve_model``.
+        DataError: the directory is damaged.
+    """
+    directory = resolve_model(path_or_name, cache)
+    if (directory / _CHECKPOINT).is_file():
+        return load_tokenizer(read_checkpoint(directory).base, cache=cache)
+    transformers = _late("transformers")
+    with quiet(), _readable(directory):
+        tokenizer: Tokenizer = transformers.AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
+    return tokenizer
+
+
 def _from_directory(directory: Path, *, dtype: DType, base: str) -> LoadedModel:
     """The model and the tokenizer in a directory, without a version.
 

@@ -19,6 +19,7 @@
 A run that is killed at any instant goes on where it was: what is final is kept, what was in the making is made again.
 """
 
+from patchgym.store.looking import RunFiles
 from patchgym.store.run import Journal, RunDirectory
 
-__all__ = ["Journal", "RunDirectory"]
+__all__ = ["Journal", "RunDirectory", "RunFiles"]

@@ -30,12 +30,12 @@ def append_line(path: Path, line: str) -> int:
     return size
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Every whole line without its newline, one at a time, with the offset at which it begins; what follows the last
-    newline was never finished and is left out."""
+    newline was never finished and is left out. ``start`` is the offset of the line to begin with."""
     if path.is_file():
         with path.open("rb") as file:
-            at = 0
+            at = file.seek(start)
             for line in file:
                 if line.endswith(b"\n"):
                     yield at, line[:-1]
