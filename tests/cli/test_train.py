@@ -40,6 +40,8 @@ lora_rank = 4
 max_row_tokens = 64
 rows_per_step = 2
 passes = 3
+[alarms]
+pause = false  # a tiny model is taught in a few steps, which are too long for a real one
 """
 
 
