@@ -18,7 +18,7 @@ from patchgym.store import RunDirectory
 from patchgym.tasks.taskset import write_task_set
 from patchgym.view.serving import listen
 from tests.records_for_tests import THEN, make_manifest
-from tests.view.making import HOSTILE, TOKEN, graded, looking_at, loop_run, page, write_run
+from tests.view.making import HOSTILE, TOKEN, graded, looking_at, loop_run, page, states_run, write_run
 from tests.workshop import calc_task
 
 
@@ -136,7 +136,10 @@ def test_an_answer_of_another_site_or_without_the_token_is_refused(tmp_path: Pat
 
 
 def test_the_rewards_of_a_run_are_checked_when_asked(tmp_path: Path) -> None:
-    with looking_at(loop_run(tmp_path / "run"), index=tmp_path / "index", extras=make_extras((), None)) as (client, _):
+    with looking_at(states_run(tmp_path / "run"), index=tmp_path / "index", extras=make_extras((), None)) as (
+        client,
+        _,
+    ):
         assert "<h2>Now</h2>" in page(client, "/run/run/checklist?now=1")
 
 

@@ -37,13 +37,13 @@ def test_every_trajectory_can_be_opened_as_it_was_written(tmp_path: Path, index:
 
 def test_rows_say_what_trajectories_say(tmp_path: Path, index: Path) -> None:
     run = opened(states_run(tmp_path / "run"), index)
-    assert column(run, "solved") == [1, 0]
+    assert column(run, "solved") == [0, 0]  # the first has proof of a hack: it passes its tests, and solves nothing
     assert column(run, "reward") == [1.0, 0.0]
     assert column(run, "proofs") == [1, 0]
     assert column(run, "tokens") == [4, 4]
     assert column(run, "lines") == [2, 2]
     assert column(run, "split") == ["train", "train"]
-    assert column(run, "failure")[0] is None
+    assert column(run, "failure")[0] == "hacked"
 
 
 def test_what_infrastructure_lost_is_neither_solved_nor_failed(tmp_path: Path, index: Path) -> None:

@@ -93,7 +93,7 @@ def row_of(one: Trajectory, tasks: Mapping[str, Task], offset: int, length: int)
         stop=one.stop,
         status=one.status,
         verdict=report.verdict if report is not None else None,
-        solved=int(report.verdict is Verdict.RESOLVED) if report is not None and graded else None,
+        solved=int(report.verdict is Verdict.RESOLVED and not proofs) if report is not None and graded else None,
         reward=reward.value if reward is not None else None,
         gate=reward.gate if reward is not None else None,
         failure=_failure(one, task),

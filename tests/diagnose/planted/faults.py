@@ -223,8 +223,8 @@ def _heldout_flat(path: Path, bases: Bases) -> Path:
     held = {"nothing": 0.9, "whole": 0.1}
     parts = [
         Part("eval-warm", Drawn(held, version="drawn-0"), HELD, 1),
-        Part("round-1", Drawn({"nothing": 0.7, "half": 0.2, "whole": 0.1}), TRAIN[:2], 4),
-        Part("round-2", Drawn({"whole": 0.8, "half": 0.2}, version="drawn-2"), TRAIN[:2], 4),
+        Part("round-1", Drawn({"nothing": 0.7, "half": 0.2, "whole": 0.1}), TRAIN[:2], 5),
+        Part("round-2", Drawn({"whole": 0.9, "half": 0.1}, version="drawn-2"), TRAIN[:2], 5),
         Part("eval-final", Drawn(held, version="drawn-0"), HELD, 1),
     ]
     return make_run(path, parts, command="loop")
