@@ -90,6 +90,7 @@ class ClosedLoop:
         self._shown: list[Trajectory] = []
         self._evaluations: dict[str, EvalReport] = {}
         self._updates: dict[str, UpdateReport] = {}
+        self._told: set[str] = set()
         self._rounds: dict[str, list[Trajectory]] = {}
 
     @property
@@ -180,10 +181,12 @@ class ClosedLoop:
             self._evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
 
     def _look(self, place: str, found: Sequence[Trajectory] = ()) -> None:
-        """Let the alarms look at the run as it stands, and say what they find where they do not pause."""
+        """Let the alarms look at the run as it stands, and say what they find where they do not pause: each check once,
+        for the checklist at the end has its last word."""
         gate = self._alarms.after(place, found)
         broken = gate.checklist.first
-        if broken is not None and not gate.passed:
+        if broken is not None and not gate.passed and broken.check not in self._told:
+            self._told.add(broken.check)
             say(f"  Alarm after {place}: {broken.check}: {broken.evidence}")
 
     def _round(self, index: int) -> Phase:
