@@ -100,6 +100,12 @@ class Beside:
     module: str
     argument: Mapping[str, JsonValue]
 
+    def request(self, sandbox: Sandbox) -> dict[str, JsonValue]:
+        """What the runner is told of it."""
+        folder, _, package = sandbox.locate(self.inside).rpartition("/")
+        argument: dict[str, JsonValue] = {"root": sandbox.locate(WORKSPACE), **self.argument}
+        return {"path": folder, "module": f"{package}.{self.module}", "argument": argument}
+
 
 @dataclass(frozen=True)
 class Built:
@@ -187,15 +193,8 @@ async def run_tests(
         "until_failure": until_failure,
         "files": list(files),
         **(guarding.request(timeout_s) if guarding is not None else {}),
+        **({"beside": beside.request(sandbox)} if beside is not None else {}),
     }
-    if beside is not None:
-        where = sandbox.locate(beside.inside)
-        folder, _, package = where.rpartition("/")
-        request["beside"] = {
-            "path": folder,
-            "module": f"{package}.{beside.module}",
-            "argument": {"root": request["root"], **beside.argument},
-        }
     result = await sandbox.exec(
         ["python", "-s", "-B", sandbox.locate(_RUNNER_INSIDE)],
         variables={"PYTHONPATH": ""},

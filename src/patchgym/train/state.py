@@ -19,7 +19,7 @@ import random
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -346,7 +346,7 @@ def _load_state(folder: Path, model: AdaptedModel, optimizer: torch.optim.Optimi
             place, _, key = rest.partition("/")
             state.setdefault(int(place), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": told["groups"]})
-    random.setstate(_tuples(told["python"]))
+    random.setstate((told["python"][0], tuple(told["python"][1]), told["python"][2]))
     torch.set_rng_state(tensors["random/cpu"])
     for device in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
         if f"random/cuda/{device}" in tensors:
@@ -389,10 +389,6 @@ def _os_errors() -> Iterator[None]:
         if number is None:
             raise
         raise OSError(int(number[1]), str(error)) from error
-
-
-def _tuples(value: Sequence[Any] | Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _digest(values: Tensor) -> str:
