@@ -158,6 +158,7 @@ def test_diagnose_says_the_verdict_and_exits_by_it(run: Path, tmp_path: Path) ->
     assert [found["check"] for found in report["findings"]] == [
         "samples",
         "grading",
+        "bounds",
         "process signal",
         "groups",
         "phantom advantages",
