@@ -43,6 +43,7 @@ _GRACE_S = 10.0
 _COVERAGE_INSIDE = "/run/patchgym/coverage"
 _LOG_BYTES = 8000
 _EVIDENCE_LINES = 20
+_TRACEBACKS = 8
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class TestRun:
     """One run of tests.
 
     ``outcomes`` has every id that was asked for, or every collected id where none was. ``complete`` says that pytest
-    itself came to its end. ``failures`` holds the short traceback of each failed test and of each file that could not
-    be collected; ``uncollected`` what kind of outcome each such file was. ``coverage`` is there where it was asked for
-    and the run came to its end.
+    itself came to its end. ``failures`` holds the short traceback of each failed test (of those after the first
+    ``tracebacks`` what was raised) and of each file that could not be collected; ``uncollected`` what kind of outcome
+    each such file was. ``coverage`` is there where it was asked for and the run came to its end.
     ``evidence`` lists what the report channel carried that the runner does not write. ``log`` is the tail of both
     streams of ``process``. ``beside`` is what a plug-in of ours said, where one was asked for.
 
@@ -169,15 +170,16 @@ async def run_tests(
     cover: Sequence[str] = (),
     backwards: bool = False,
     until_failure: bool = False,
+    tracebacks: int = _TRACEBACKS,
     guarding: Guarding | None = None,
     files: Sequence[str] = (),
     beside: Beside | None = None,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
     most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
-    last test; with ``until_failure`` the run ends at the first test that fails, and those after it are missing. With
-    ``guarding`` another process holds the report channel and the time (no lines are watched then).
-    ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
+    last test; with ``until_failure`` the run ends at the first test that fails, and those after it are missing. Each of
+    the ``tracebacks`` costs pytest some 30 ms, often more than the tests do. With ``guarding`` another process holds
+    the report channel and the time (no lines are watched then). ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
 
     Raises:
         SandboxError: the sandbox was lost.
@@ -191,6 +193,7 @@ async def run_tests(
         "cover": list(cover),
         "backwards": backwards,
         "until_failure": until_failure,
+        "tracebacks": tracebacks,
         "files": list(files),
         **(guarding.request(timeout_s) if guarding is not None else {}),
         **({"beside": beside.request(sandbox)} if beside is not None else {}),

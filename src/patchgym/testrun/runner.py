@@ -6,12 +6,12 @@ imported first, from the environment, so that a ``pytest.py`` or a plug-in in th
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
 coverage.py lies), ``backwards`` (whether the last test runs first), ``until_failure`` (whether to end with the first
-test that fails), ``files`` (which to collect where no ids are given) and ``beside`` (``path``, ``module``,
-``argument``: where a plug-in of ours lies and what it is told). The report is one
-JSON object a line: ``{"id", "outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that
-could not be collected, ``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number
-in the order of their reports), ``{"elsewhere"}`` for the tests that started processes, ``{"beside"}`` for what that
-plug-in says, and ``{"done": exit status}`` at the end.
+test that fails), ``tracebacks`` (of how many failures one is told; of the others only what was raised), ``files``
+(which to collect where no ids are given) and ``beside`` (``path``, ``module``, ``argument``: where a plug-in of ours
+lies and what it is told). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
+``{"collect", "outcome", "text"}`` for each file that could not be collected, ``{"covered", "lines"}`` for each watched
+file (line to the tests that ran it, by their number in the order of their reports), ``{"elsewhere"}`` for the tests
+that started processes, ``{"beside"}`` for what that plug-in says, and ``{"done": exit status}`` at the end.
 
 For grading there is more, from scripts beside this one: ``guard`` (its ``seconds``) puts another process between this
 one and the pipe, which lets the tests go on one by one (``guard.py``); ``canaries`` are planted among the tests
@@ -50,9 +50,12 @@ def outcome_of(report: Any) -> str:
 class Reporter:
     """A pytest plug-in that keeps the wanted tests and writes what became of each."""
 
-    def __init__(self, stream: TextIO, ids: Sequence[str], backwards: bool) -> None:
+    def __init__(self, stream: TextIO, ids: Sequence[str], wanted: Dict[str, Any]) -> None:
         self.stream = stream
-        self.backwards = backwards
+        self.backwards = bool(wanted.get("backwards"))
+        self.tracebacks = int(wanted["tracebacks"])
+        self.told = 0
+        self.config: Any = None
         self.ids = frozenset(ids)
         self.phases: Dict[str, Tuple[str, str]] = {}
         self.numbers: Dict[str, int] = {}
@@ -61,6 +64,10 @@ class Reporter:
         """Write one line and push it out at once, so that a crash later loses nothing."""
         self.stream.write(json.dumps(record) + "\n")
         self.stream.flush()
+
+    def pytest_configure(self, config: Any) -> None:
+        """Keep hold of the options."""
+        self.config = config
 
     def pytest_collection_modifyitems(self, config: Any, items: List[Any]) -> None:
         """Keep only the tests that were asked for, in the order that was."""
@@ -82,6 +89,9 @@ class Reporter:
         """Gather a test's phases; the worst one counts and is sent when the test is over."""
         outcome = outcome_of(report)
         text = report.longreprtext if outcome in ("failed", "error") else ""
+        self.told += bool(text)
+        if self.told >= self.tracebacks and self.config is not None:
+            self.config.option.tbstyle = "line"  # a traceback with sources costs pytest more than most tests: 30 ms
         kept, kept_text = self.phases.get(report.nodeid, ("passed", ""))
         if RANK.index(outcome) > RANK.index(kept):
             kept, kept_text = outcome, text
@@ -96,7 +106,7 @@ class GuardedReporter(Reporter):
 
     def __init__(self, link: Any, ids: Sequence[str], wanted: Dict[str, Any]) -> None:
         planted = ["%s::%s" % (one["path"], one["name"]) for one in wanted["canaries"] if one["own"]]
-        super().__init__(sys.stderr, [*ids, *planted], wanted.get("backwards", False))
+        super().__init__(sys.stderr, [*ids, *planted], wanted)
         self.link = link
         self.wanted = list(ids)
         self.canaries = wanted["canaries"]
@@ -285,7 +295,7 @@ def main() -> int:
         guarded.end(status)
         return status
     with open(channel, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        reporter = Reporter(stream, wanted["ids"], wanted.get("backwards", False))
+        reporter = Reporter(stream, wanted["ids"], wanted)
         if files and not present:
             reporter.send(done=5)
             return 5

@@ -53,9 +53,11 @@ class Bench:
         cover: Sequence[str] = (),
         backwards: bool = False,
         until_failure: bool = False,
+        telling: bool = False,
     ) -> TestRun:
         """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched,
-        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails.
+        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails,
+        ``telling`` has the traceback of every failure.
 
         Raises:
             EnvironmentBuildError, OfflineError, PrerequisiteError: the environment cannot be had here.
@@ -68,7 +70,8 @@ class Bench:
             spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
             sandbox = await self._factory.create(spec)
             try:
-                return await run_tests(
+                run = partial(run_tests, tracebacks=len(ids)) if telling else run_tests
+                return await run(
                     sandbox,
                     environment,
                     ids,

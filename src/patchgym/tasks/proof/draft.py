@@ -53,7 +53,9 @@ async def draft_task(
     if not wanted:
         raise Dropped("survived")
     limit = healthy.patience(rules.test_seconds)
-    run = await bench.run(candidate.broken, revision.environment, wanted, timeout_s=limit, base=revision.tree)
+    run = await bench.run(
+        candidate.broken, revision.environment, wanted, timeout_s=limit, base=revision.tree, telling=True
+    )
     failing = _failing(candidate, healthy, run, rules)
     through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
     hidden = _hidden(objects, candidate, failing, through, rules.seed)
@@ -99,7 +101,7 @@ async def _failures(
     """What the tests that are left say where the agent will run them. Those that went with a hidden one, because their
     class or module takes its tests from there, are not among them."""
     revision = candidate.revision
-    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree)
+    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree, telling=True)
     there = [test for test in visible if seen.outcomes[test] is not Outcome.MISSING]
     if not all(seen.outcomes[test].failing for test in there):
         raise Dropped("visible_differs")
