@@ -49,6 +49,7 @@ def run(
     cover: Sequence[str] = (),
     timeout_s: float = 30,
     until_failure: bool = False,
+    tracebacks: int = 8,
 ) -> TestRun:
     objects = ObjectStore(tmp_path / "objects")
     environment = Environment(python="3.11", lock="", pythonpath=roots)
@@ -60,7 +61,13 @@ def run(
             sandbox = await factory.create(spec)
             try:
                 return await run_tests(
-                    sandbox, environment, ids, timeout_s=timeout_s, cover=cover, until_failure=until_failure
+                    sandbox,
+                    environment,
+                    ids,
+                    timeout_s=timeout_s,
+                    cover=cover,
+                    until_failure=until_failure,
+                    tracebacks=tracebacks,
                 )
             finally:
                 await sandbox.close()
@@ -75,6 +82,20 @@ def test_a_run_can_end_with_the_first_test_that_fails(tmp_path: Path) -> None:
     assert [found.outcomes[test] for test in ids] == [Outcome.PASSED, Outcome.FAILED, Outcome.MISSING]
     assert found.complete
     assert [run(tmp_path, {"test_x.py": text}, ids).outcomes[test] for test in ids][2] is Outcome.PASSED
+
+
+@pytest.mark.parametrize(("tracebacks", "with_frames"), [(2, 2), (5, 5)])
+def test_only_so_many_failures_have_a_traceback_and_all_say_what_was_raised(
+    tmp_path: Path, tracebacks: int, with_frames: int
+) -> None:
+    module = "def check(n): raise ValueError(f'no {n}')\n" + "".join(
+        f"def test_{number}(): check({number})\n" for number in range(5)
+    )
+    ran = run(tmp_path, {"test_m.py": module}, tracebacks=tracebacks)
+    assert [f"ValueError: no {number}" in ran.failures[f"test_m.py::test_{number}"] for number in range(5)] == [
+        True
+    ] * 5
+    assert sum("test_m.py:1: in check" in text for text in ran.failures.values()) == with_frames
 
 
 def test_every_kind_of_outcome_has_its_name(tmp_path: Path) -> None:

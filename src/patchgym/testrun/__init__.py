@@ -179,7 +179,8 @@ async def run_tests(
     most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
     last test; with ``until_failure`` the run ends at the first test that fails, and those after it are missing. Each of
     the ``tracebacks`` costs pytest some 30 ms, often more than the tests do. With ``guarding`` another process holds
-    the report channel and the time (no lines are watched then). ``beside`` is a plug-in that runs along; its folder must be among the sandbox's mounts.
+    the report channel and the time (no lines are watched then). ``beside`` is a plug-in that runs along; its folder
+    must be among the sandbox's mounts.
 
     Raises:
         SandboxError: the sandbox was lost.
