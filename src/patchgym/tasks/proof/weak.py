@@ -3,11 +3,13 @@
 import asyncio
 import random
 from collections import Counter
+from functools import lru_cache
+from itertools import islice
 
 from patchgym.content import Entry, ObjectStore
 from patchgym.errors import DataError
 from patchgym.records import MutantScore, Task
-from patchgym.tasks.bugs.mutation import Mutation, mutations, plant
+from patchgym.tasks.bugs.mutation import Mutation, makes_bug, plant, proposals
 from patchgym.tasks.proof.bench import Bench, together
 from patchgym.tasks.proof.focus import touched_lines
 from patchgym.tasks.proof.healthy import Healthy
@@ -44,6 +46,7 @@ async def _noticed(task: Task, bench: Bench, healthy: str, suite: Healthy, path:
 
 def _plan(task: Task, objects: ObjectStore, broken: str, healthy: str, most: int) -> list[tuple[str, Mutation]]:
     """Bugs in what the solution brings, as different as can be; then in the rest of the functions that it touches."""
+    sources: dict[str, bytes] = {}
     near: list[tuple[str, Mutation]] = []
     around: list[tuple[str, Mutation]] = []
     for path in task.key_files:
@@ -53,9 +56,10 @@ def _plan(task: Task, objects: ObjectStore, broken: str, healthy: str, most: int
         assert new is not None
         try:
             texts = [objects.get(side.id).decode() if side else "" for side in (old, new)]
-            proposed = mutations(texts[1])
+            proposed = _proposed(texts[1])
         except (DataError, UnicodeDecodeError):
             continue
+        sources[path] = texts[1].encode()
         lines = touched_lines(*texts)
         inside = {found.function for found in proposed if lines & set(found.lines)}
         for found in proposed:
@@ -67,8 +71,15 @@ def _plan(task: Task, objects: ObjectStore, broken: str, healthy: str, most: int
     chosen: list[tuple[str, Mutation]] = []
     for group in (near, around):
         draw.shuffle(group)
-        chosen += _operators_in_turn(group)[: most - len(chosen)]
+        bugs = (each for each in _operators_in_turn(group) if makes_bug(sources[each[0]], each[1]))
+        chosen += islice(bugs, most - len(chosen))
     return chosen
+
+
+@lru_cache(maxsize=16)
+def _proposed(source: str) -> tuple[Mutation, ...]:
+    """What could be planted in a source: many tasks have the same one."""
+    return tuple(proposals(source))
 
 
 def _operators_in_turn(group: list[tuple[str, Mutation]]) -> list[tuple[str, Mutation]]:
