@@ -9,6 +9,7 @@ import pytest
 from patchgym.content import Entry, ObjectStore
 from patchgym.grading import ALL_LAYERS, Grader, Layer
 from patchgym.records import Quality, Task, Verdict
+from patchgym.testrun import Built, Guarding, TestRun, run_tests, sandbox_spec
 from tests.grading.workbench import graded
 from tests.workshop import BUGGY, FIXED, VISIBLE, calc_task, here, patch_of, sandboxes
 
@@ -69,6 +70,53 @@ def test_what_the_base_does_says_nothing_of_the_patch(tmp_path: Path, objects: O
     task = task.model_copy(update={"workspace": workspace})
     fixed = odd.replace("> high:\n        return low", "> high:\n        return high")
     assert graded(tmp_path, task, {"calc.py": fixed}, objects=objects).verdict is Verdict.RESOLVED
+
+
+ALTERED = "import time\n\ntime.ctime = str\n"
+
+
+def altering(objects: ObjectStore, timeout_s: float) -> Task:
+    """A task whose code changes what decides, whoever wrote it."""
+    task = calc_task(objects, timeout_s=timeout_s)
+    base = objects.update_tree(task.workspace, {"calc.py": Entry(0o100644, objects.put((ALTERED + BUGGY).encode()))})
+    return task.model_copy(update={"workspace": base})
+
+
+def with_solution(objects: ObjectStore, task: Task, text: str) -> Task:
+    return task.model_copy(update={"gold_patch": patch_of(objects, task, {"calc.py": text})})
+
+
+def test_what_the_solution_does_as_well_is_no_proof(tmp_path: Path, objects: ObjectStore) -> None:
+    task = with_solution(objects, altering(objects, 60.0), ALTERED + FIXED)
+    assert graded(tmp_path, task, {"calc.py": f"{ALTERED}{FIXED}\n"}, objects=objects).verdict is Verdict.RESOLVED
+
+
+def test_nothing_is_proof_where_the_solution_did_not_come_to_its_end(tmp_path: Path, objects: ObjectStore) -> None:
+    task = altering(objects, 10.0)
+    task = with_solution(objects, task, f"{ALTERED}time.sleep(1000)\n{FIXED}")
+    report = graded(tmp_path, task, {"calc.py": ALTERED + FIXED}, objects=objects)
+    assert report.verdict is Verdict.INFRA_ERROR
+    assert "did not come to its end" in report.why
+
+
+def test_pytests_own_start_leaves_nothing_to_be_held_against_anybody(tmp_path: Path, objects: ObjectStore) -> None:
+    task = calc_task(objects, timeout_s=60.0)
+    tests = (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
+
+    async def run() -> TestRun:
+        with sandboxes(objects, tmp_path) as factory:
+            sandbox = await factory.create(
+                sandbox_spec(task.workspace, task.environment, Built(here(task.environment)))
+            )
+            try:
+                watching = Guarding(watch=True, thorough=True)
+                return await run_tests(sandbox, task.environment, tests, timeout_s=60.0, guarding=watching)
+            finally:
+                await sandbox.close()
+
+    ran = asyncio.run(run())
+    assert ran.complete
+    assert ran.notes == ()
 
 
 NEW_TESTS = (

@@ -160,13 +160,25 @@ class Grader:
 
     async def _held_against(self, task: Task, built: Built, evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
         """Of what a run showed, what the task's own solution does not show as well: a suite may be odd by itself. The
-        solution is run for that once, and only where there is anything to ask."""
+        solution is run for that once, and only where there is anything to ask.
+
+        Raises:
+            SandboxError: the sandbox was lost, or the solution did not come to its end: nothing can be held against
+                anybody then.
+        """
         tree = self._gold_tree(task) if evidence else None
         if tree is None:
             return evidence
         key = tree, len(_wanted(task.tests))
         if key not in self._golds:
-            self._golds[key] = frozenset(map(key_of, (await self._look(task, tree, built, thorough=True)).evidence))
+            gold = await self._look(task, tree, built, thorough=True)
+            if not gold.run.complete:
+                raise SandboxError(
+                    "The task's own solution did not come to its end",
+                    why="What was seen of the attempt may be what its tests always do, and cannot be told from that.",
+                    mend="Grade again when the machine is less busy; patchgym validate finds tasks that never end.",
+                )
+            self._golds[key] = frozenset(map(key_of, gold.evidence))
         return tuple(one for one in evidence if key_of(one) not in self._golds[key])
 
     async def _gold_in_time(self, task: Task, built: Built) -> bool:

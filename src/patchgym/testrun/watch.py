@@ -8,6 +8,8 @@ the tests) where code of the workspace that is no test asks for them; most of th
 """
 
 import builtins
+import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -17,6 +19,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 MOST_NOTES = 40
 LONGEST = 200
 DEEPEST = 4
+LEGACY = "_pytest.legacypath"
 DECIDING = [
     "_pytest.runner",
     "_pytest.reports",
@@ -38,6 +41,7 @@ DECIDING = [
     "pluggy._callers",
     "pluggy._manager",
     "unittest.case",
+    LEGACY,
     "operator",
     "json",
     "json.encoder",
@@ -97,6 +101,10 @@ class Watch:
         self.private = frozenset("/proc/%s/fd/%d" % (me, one) for me in ("self", os.getpid()) for one in private)
         self.hooks: Dict[str, List[Any]] = {}
         self.manager: Any = None
+        for name in DECIDING:  # what pytest or the code under test would import later would not be watched
+            with contextlib.suppress(ImportError):  # of another version of pytest
+                importlib.import_module(name)
+        self.legacy = dict(vars(sys.modules[LEGACY])) if LEGACY in sys.modules else {}
         self.loaded = {name: module for name, module in sys.modules.items() if name.split(".", 1)[0] in ROOTS}
         self.before = list(self.snapshot())
         self.names = {label: (space, frozenset(space)) for space, label in self.spaces()}
@@ -203,7 +211,9 @@ class Watch:
         self.busy.add(me)
         try:
             for space, name, value, function, code, label in self.before:
-                if space.get(name) is not value or (code is not None and function.__code__ is not code):
+                now = space.get(name)
+                other = now is not value and not self.of_pytest(label, name, now)
+                if other or (code is not None and function.__code__ is not code):
                     self.note("changed", label + "." + name, True)
             for label, (space, names) in self.names.items():
                 if len(space) != len(names):
@@ -224,8 +234,15 @@ class Watch:
         """Note what was added to a class, or to a module under the name of a builtin: it is found first."""
         for name in set(space) - names:
             value = space.get(name)
-            if name in vars(builtins) or (label in self.classes and isinstance(value, MEMBERS)):
+            member = label in self.classes and isinstance(value, MEMBERS) and not self.of_pytest(label, name, value)
+            if name in vars(builtins) or member:
                 self.note("changed", label + "." + name, True)
+
+    def of_pytest(self, label: str, name: str, value: Any) -> bool:
+        """Whether pytest itself put this there: its plug-in for old names sets ``Class.name`` to its own function
+        ``Class_name`` when it starts, and that function is as it was."""
+        function = self.legacy.get("%s_%s" % (label.rpartition(".")[2], name))
+        return function is not None and behind(value) is function
 
     def keep_hooks(self, manager: Any) -> None:
         """Take down which hooks there are, before anything of the workspace is collected."""
@@ -272,7 +289,7 @@ class Watch:
         for space, label in self.spaces():
             for name, value in list(space.items()):
                 if isinstance(value, DECISIVE) and (label == "builtins" or not name.startswith("__")):
-                    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                    function = behind(value)
                     code = function.__code__ if isinstance(function, types.FunctionType) else None
                     yield space, name, value, function, code, label
 
@@ -284,6 +301,11 @@ class Watch:
 ROOTS: FrozenSet[str] = frozenset(["_pytest", "pytest", "pluggy", "unittest", "operator", "json", "builtins", "time"])
 MEMBERS = (types.FunctionType, staticmethod, classmethod, property)
 DECISIVE = (*MEMBERS, types.BuiltinFunctionType, type)
+
+
+def behind(value: Any) -> Any:
+    """The function that a property or a method of a class stands for."""
+    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
 
 def replaced(one: Any) -> List[str]:
