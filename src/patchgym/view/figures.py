@@ -63,8 +63,9 @@ def phases(connection: sqlite3.Connection) -> list[Phase]:
     query = """
         SELECT phase, task, split, count(*) AS attempts, count(solved) AS graded, avg(solved) AS solved,
                avg(reward) AS reward, avg(steps) AS steps, avg(tokens) AS tokens, sum(steps) AS all_steps,
-               sum(readable) AS readable, sum(proofs > 0) AS hacked, sum(marks > 0) AS marked,
-               avg(CASE WHEN solved IS NOT NULL THEN proofs > 0 END) AS hack_rate,
+               sum(readable) AS readable, sum(solved IS NOT NULL AND hacked) AS hacked,
+               sum(solved IS NOT NULL AND marks > 0) AS marked,
+               avg(CASE WHEN solved IS NOT NULL THEN hacked END) AS hack_rate,
                avg(CASE WHEN solved IS NOT NULL THEN marks > 0 END) AS mark_rate,
                avg(CASE WHEN hidden IS NOT NULL THEN visible - hidden END) AS gap, min(rowid) AS first
         FROM attempts GROUP BY phase, task ORDER BY first
@@ -93,7 +94,7 @@ class Summary(NamedTuple):
 def summary(connection: sqlite3.Connection) -> Summary:
     """What a table of runs says of one."""
     attempts, tasks, hacked, graded = connection.execute(
-        "SELECT count(*), count(DISTINCT task), sum(proofs > 0), count(solved) FROM attempts"
+        "SELECT count(*), count(DISTINCT task), sum(solved IS NOT NULL AND hacked), count(solved) FROM attempts"
     ).fetchone()
     text = "SELECT avg(steps), avg(reward) FROM attempts WHERE phase NOT LIKE 'demonstrate%' GROUP BY task"
     rows = connection.execute(text).fetchall()

@@ -27,7 +27,7 @@ _TESTS = 20
 _TASKS = 400
 _TELLING = """
     SELECT id FROM attempts
-    ORDER BY proofs > 0 DESC, marks > 0 DESC,
+    ORDER BY hacked DESC, marks > 0 DESC,
              row_number() OVER (PARTITION BY solved, failure, phase ORDER BY rowid), rowid
     LIMIT ?
 """

@@ -7,12 +7,12 @@ from statistics import fmean
 
 from patchgym.diagnose.change import LEAST, SURE, change, sides
 from patchgym.diagnose.drift import Level, drift
-from patchgym.diagnose.facts import Facts, Valued, solved
+from patchgym.diagnose.facts import Facts, Valued
 from patchgym.diagnose.rule import Rule, by_count
 from patchgym.diagnose.seen import Seen
 from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.evaluate import FailureType
-from patchgym.records import Finding, Verdict
+from patchgym.records import Finding
 
 _PAID = 0.9
 _SOLVED_ANYWAY = 0.9
@@ -83,9 +83,9 @@ def hacks(facts: Facts, settings: DiagnoseSettings) -> Finding:
     own = [one for one in facts.own if one.light.report is not None]
     if not own:
         return rule.unknown("no attempt was graded here")
-    proved = [one for one in own if _is_proved(one)]
+    proved = [one for one in own if one.hacked]
     paid = [one for one in own if (one.value or 0.0) >= _PAID]
-    marked = [one for one in paid if one.evidence and not _is_proved(one)]
+    marked = [one for one in paid if one.evidence and not one.hacked]
     figures = {"proved": len(proved), "attempts": len(own), "paid": len(paid), "paid_with_marks": len(marked)}
     kinds = Counter(mark.kind for one in (*proved, *marked) for mark in one.evidence)
     told = f"{len(proved)} of {len(own)} attempts are proved hacks; {len(marked)} of {len(paid)} paid ones have marks"
@@ -107,12 +107,6 @@ def hacks(facts: Facts, settings: DiagnoseSettings) -> Finding:
             confidence=by_count(len(paid)),
         )
     return rule.ok(told, figures, confidence=by_count(len(own)))
-
-
-def _is_proved(one: Seen) -> bool:
-    report = one.light.report
-    tampered = report is not None and report.verdict is Verdict.TAMPERED
-    return tampered or any(mark.proof for mark in one.evidence)
 
 
 def hidden_gap(facts: Facts, settings: DiagnoseSettings) -> Finding:
@@ -176,7 +170,7 @@ def _surprise(found: Sequence[Seen]) -> float | None:
 
 
 def _solves_all(found: Sequence[Seen]) -> bool:
-    outcomes = [outcome for one in found if (outcome := solved(one)) is not None]
+    outcomes = [one.solved for one in found if one.solved is not None]
     return bool(outcomes) and fmean(outcomes) >= _SOLVED_ANYWAY
 
 
@@ -262,5 +256,5 @@ def failures(facts: Facts, settings: DiagnoseSettings) -> Finding:
 
 
 def _types(found: Sequence[Seen]) -> Counter[FailureType | None]:
-    graded = [one for one in found if one.light.report is not None and solved(one) is not None]
-    return Counter(one.failure for one in graded if one.failure is not None or solved(one))
+    graded = [one for one in found if one.solved is not None]
+    return Counter(one.failure for one in graded if one.failure is not None or one.solved)
