@@ -2,7 +2,8 @@
 
 Attempts at one task depend on each other, so means are of tasks' means, and an interval is over tasks: mean plus or
 minus Student's t at 97.5% times the standard error (Cornish-Fisher's expansion of t, Abramowitz and Stegun 26.7.5). It
-is quick enough for a page; ``patchgym eval`` gives the bootstrap's interval, which is shown where the run holds it.
+is quick enough for a page; ``patchgym eval`` gives the bootstrap's interval, which is shown where the run holds it. Why
+attempts failed is in ``failing``.
 """
 
 import math
@@ -54,7 +55,6 @@ class Phase(NamedTuple):
     """The same as a mean over tasks, with its interval."""
     gap: float | None
     """Share of visible failing tests that pass, less that of hidden ones."""
-    failures: dict[str, int]
 
 
 def phases(connection: sqlite3.Connection) -> list[Phase]:
@@ -72,11 +72,7 @@ def phases(connection: sqlite3.Connection) -> list[Phase]:
     """
     for row in connection.execute(query):
         found.setdefault(row["phase"], []).append(row)
-    failures: dict[str, dict[str, int]] = {}
-    counted = "SELECT phase, failure, count(*) FROM attempts WHERE failure IS NOT NULL GROUP BY phase, failure"
-    for phase, failure, count in connection.execute(counted):
-        failures.setdefault(phase, {})[failure] = count
-    return [_phase(name, rows, failures.get(name, {})) for name, rows in found.items()]
+    return [_phase(name, rows) for name, rows in found.items()]
 
 
 class Summary(NamedTuple):
@@ -114,7 +110,7 @@ def summary(connection: sqlite3.Connection) -> Summary:
     )
 
 
-def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> Phase:
+def _phase(name: str, rows: Sequence[sqlite3.Row]) -> Phase:
     attempts, graded = sum(row["attempts"] for row in rows), sum(row["graded"] for row in rows)
     steps = sum(row["all_steps"] for row in rows)
     sides = {side: [row["solved"] for row in rows if row["split"] == side] for side in ("train", "heldout")}
@@ -137,7 +133,6 @@ def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> 
         marked_over=spread([row["mark_rate"] for row in rows], within=(0.0, 1.0)),
         marked=sum(row["marked"] for row in rows) / graded if graded else None,
         gap=fmean(gaps) if gaps else None,
-        failures=failures,
     )
 
 
