@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchgym.diagnose.seen import seen
@@ -70,6 +70,7 @@ def test_what_says_nothing_of_the_policy_is_neither_solved_nor_failed() -> None:
     assert solved(late) is None
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         attempt,

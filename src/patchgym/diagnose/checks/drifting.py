@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from patchgym.diagnose.change import LEAST, SURE, change, sides
+from patchgym.diagnose.change import LEAST, SURE, alike, change, sides, unlike
 from patchgym.diagnose.drift import Level, drift
 from patchgym.diagnose.facts import Facts, Valued
 from patchgym.diagnose.rule import Rule, by_count
@@ -147,10 +147,13 @@ def entropy(facts: Facts, settings: DiagnoseSettings) -> Finding:
     rule = Rule(
         6, "entropy", f"{settings.entropy_left:.0%} of the first round's is left while tasks fail", "convention"
     )
-    two = sides(facts)
+    every = sides(facts)
+    if every is None or None in (_surprise(every.before), _surprise(every.after)):
+        return rule.unknown("no two rounds have log-probabilities of sampled ids")
+    two = alike(every, settings.few)
     before, after = (_surprise(two.before), _surprise(two.after)) if two is not None else (None, None)
     if two is None or before is None or after is None:
-        return rule.unknown("no two rounds have log-probabilities of sampled ids")
+        return rule.unknown(unlike(every, settings.few))
     told = f"{before:.3f} nats an id in {two.earlier}, {after:.3f} in {two.later}"
     figures = {"before": before, "after": after}
     if after < settings.entropy_left * before and not _solves_all(two.after):
@@ -179,9 +182,12 @@ def diversity(facts: Facts, settings: DiagnoseSettings) -> Finding:
     rule = Rule(
         6, "diversity", f"{settings.diversity_left:.0%} of the first round's is left while tasks fail", "convention"
     )
-    two = sides(facts)
-    if two is None:
+    every = sides(facts)
+    if every is None:
         return rule.unknown("there is one round, and nothing to compare it with")
+    two = alike(every, settings.few)
+    if two is None:
+        return rule.unknown(unlike(every, settings.few))
     before, after = _distinct(two.before), _distinct(two.after)
     if before is None or after is None:
         return rule.unknown(f"fewer than {_LEAST_MEMBERS} samples of a task, or {LEAST} of them in all")
@@ -236,9 +242,12 @@ def failures(facts: Facts, settings: DiagnoseSettings) -> Finding:
         f"one type grows by {settings.failure_shift:.0%} of the attempts, beyond chance at 1%",
         "article",
     )
-    two = sides(facts)
-    if two is None:
+    every = sides(facts)
+    if every is None:
         return rule.unknown("there is one round, and nothing to compare it with")
+    two = alike(every, settings.few)
+    if two is None:
+        return rule.unknown(unlike(every, settings.few))
     before, after = _types(two.before), _types(two.after)
     n, m = before.total(), after.total()
     if n < settings.few or m < settings.few:
