@@ -12,7 +12,7 @@ from tests.diagnose.planted import updates
 from tests.diagnose.planted.boxes import Failing, Lagging, Slow
 from tests.diagnose.planted.drawn import Drawn
 from tests.diagnose.planted.kit import HELD, TRAIN
-from tests.diagnose.planted.made import Part, make_run, rewrite
+from tests.diagnose.planted.made import EACH_GRADED, Part, make_run, rewrite
 from tests.diagnose.planted.searching import drifting_value
 
 
@@ -39,7 +39,7 @@ class Fault:
 
 
 def _tasks(change: Callable[[Task, ObjectStore], Task], source: Drawn | None = None, samples: int = 2) -> Make:
-    part = Part(tasks=TRAIN[:1], samples=samples, source=source or Drawn())
+    part = Part(tasks=TRAIN[:1], samples=samples, source=source or Drawn(), settings=EACH_GRADED)
     return lambda path, bases: make_run(path, [part], change=change)
 
 
