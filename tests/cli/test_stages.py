@@ -237,7 +237,7 @@ def test_the_advanced_recipe_runs_to_its_end_on_tiny_tasks(tmp_path: Path) -> No
     assert update.gradient == "nonzero", update.why
     assert update.version is not None
     assert all(step.entropy is not None for step in update.steps)
-    assert [place for place, _ in place.places][-1] == "stage-2"
+    assert place.places[-1][0] == "stage-2"
 
 
 @needs_torch
