@@ -119,7 +119,7 @@ def _sparse(path: Path, bases: Bases) -> Path:
 
 
 def _flat(path: Path, bases: Bases) -> Path:
-    names = [*TRAIN, *HELD[:2]]
+    names = [*TRAIN, *HELD[:4]]
     source = Drawn({"whole": 0.3, "half": 0.4, "nothing": 0.3}, fixed=True, looks=(1, 4))
     return make_run(path, [Part(tasks=names, samples=2, source=source)])
 
