@@ -5,6 +5,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from patchgym.config import load_recipe, validated
 from patchgym.content import ObjectStore
 from patchgym.errors import ConfigError, PausedError, UsageError
 from patchgym.records import TaskSetManifest
-from patchgym.reward import RewardSettings
 from patchgym.store import RunDirectory
 from patchgym.tasks.taskset import write_task_set
 from patchgym.train import UpdateReport
@@ -116,7 +116,7 @@ class Place:
         from tests.diagnose.planted.trainable import Trainable
 
         source = Trainable(self.model, self.folder / "cache", drawn, later)
-        run = RunDirectory.open_for_writing(self.folder / "run", manifest("loop", "run", RewardSettings()))
+        run = RunDirectory.open_for_writing(self.folder / "run", manifest("loop", "run", settings.reward))
         try:
             train, held = make_tasks(run.objects, TRAIN[:2]), make_tasks(run.objects, HELD[:2])
             run.keep_tasks([*train, *held])
@@ -203,6 +203,51 @@ def test_an_update_that_goes_too_far_pauses_and_goes_on_from_where_it_was(tmp_pa
     assert isinstance(report, dict)
     assert len(UpdateReport.model_validate(report).steps) == 24
     assert not run.gates()[0].passed
+
+
+SCALED = {
+    "stages": "[{rollouts=6,samples=3},{tasks=2,rounds=1}]",
+    "tasks_per_round": 2,
+    "samples": 2,
+    "search.nodes": 14,
+    "rollout.concurrency": 4,
+    "warm_start.max_row_tokens": 8192,
+    "warm_start.lora_rank": 4,
+    "grpo.max_row_tokens": 8192,
+    "grpo.lora_rank": 4,
+    "evaluation.samples": 1,
+    "alarms.pause": "false",
+}
+
+
+def went_on(place: Place, settings: LoopRecipe, drawn: Drawn) -> LoopReport:
+    """The loop to its end, past whatever its gates find: each command goes on past what the ones before said."""
+    for _ in range(5):
+        with suppress(PausedError):
+            return place.go(settings, drawn, upto=len(settings.stages), go_on=True)
+    pytest.fail("each of five commands found something else broken")
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.train
+def test_the_advanced_recipe_runs_to_its_end_on_tiny_tasks(tmp_path: Path) -> None:
+    """Everything that sets it apart happens: trees in place of samples, an update by DAPO with credits of steps, the
+    second layer of rewards, more held-out samples. What its checks say of so few tasks is passed."""
+    settings = load_recipe(LoopRecipe, "advanced", [f"{key}={value}" for key, value in SCALED.items()])
+    place, drawn = Place(tmp_path), Drawn({"whole": 0.4, "half": 0.4, "nothing": 0.2}, looks=(0, 2))
+    report = went_on(place, settings, drawn)
+    assert list(report.evaluations) == ["eval-base", "eval-warm", "eval-final"]
+    run = RunDirectory.read(tmp_path / "run")
+    trees = [tree for tree in run.trees if tree.phase == "round-1"]
+    assert len(trees) == 4
+    assert any(sum(node.step.parent == 0 for node in tree.nodes) > 1 for tree in trees)
+    update = report.updates["round-1"]
+    assert update.algorithm == "dapo"
+    assert update.gradient == "nonzero", update.why
+    assert update.version is not None
+    assert all(step.entropy is not None for step in update.steps)
+    assert place.places[-1][0] == "stage-2"
 
 
 @needs_torch

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from patchgym.diagnose import DiagnoseSettings
-from patchgym.diagnose.change import LEAST, change
+from patchgym.diagnose.change import LEAST, Sides, alike, change, unlike
 from patchgym.diagnose.checks.trend import _swings, reward_of, too_far
 from patchgym.diagnose.seen import Seen, seen
 from patchgym.records import Message, StopReason
@@ -37,6 +37,17 @@ def test_too_few_samples_say_nothing() -> None:
     few = attempts({1: [0.0] * (LEAST - 1)})
     assert change(few, attempts({1: [1.0] * 20}), reward_of) is None
     assert change(few, attempts({2: [1.0] * 20}), reward_of) is None
+
+
+def test_sides_are_compared_on_what_they_share_or_where_they_have_many_tasks() -> None:
+    before, after = attempts({1: [0.0] * 8, 2: [1.0] * 8}), attempts({1: [0.3] * 8, 3: [0.0] * 8})
+    found = alike(Sides("a", before, "b", after), 10)
+    assert found is not None
+    assert {one.light.task_id for one in (*found.before, *found.after)} == {"demo-1"}
+    apart = Sides("a", attempts({1: [0.0] * 8}), "b", attempts({2: [0.0] * 8}))
+    assert alike(apart, 2) is None
+    assert "1 and 1 tasks, too few of them the same: too little to tell, 2 tasks in each" in unlike(apart, 2)
+    assert alike(apart, 1) == apart
 
 
 def test_the_error_is_that_of_samples_within_tasks() -> None:

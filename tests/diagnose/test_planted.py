@@ -10,7 +10,7 @@ from patchgym.records import Checklist
 from patchgym.store import RunDirectory
 from tests.diagnose.planted.clean import CLEAN
 from tests.diagnose.planted.faults import FAULTS, Bases
-from tests.diagnose.planted.made import Part, make_run
+from tests.diagnose.planted.made import EACH_GRADED, Part, make_run
 from tests.diagnose.planted.unseen import UNSEEN
 
 pytestmark = [
@@ -29,7 +29,8 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     from tests.train.tiny import save_tiny_model
 
     place = tmp_path_factory.mktemp("bases")
-    return Bases(make_run(place / "rollout", [Part(samples=4)]), save_tiny_model(place / "tiny"), place / "cache")
+    sound = make_run(place / "rollout", [Part(samples=4, settings=EACH_GRADED)])
+    return Bases(sound, save_tiny_model(place / "tiny"), place / "cache")
 
 
 def looked_at(path: Path) -> Checklist:

@@ -81,11 +81,41 @@ def test_a_real_run_in_which_nobody_does_anything_wants_easier_tasks(tmp_path: P
     assert "easier" in judged.verdict
 
 
-@pytest.mark.parametrize(("tasks", "most"), [(5, "26%"), (100, "1%")], ids=["10", "200"])
+@pytest.mark.parametrize(("tasks", "most"), [(10, "26%"), (100, "3%")], ids=["20", "200"])
 def test_all_at_the_extremes_is_said_with_what_the_sample_still_allows(tasks: int, most: str) -> None:
     judged = judge_rewards(some(tasks, 2, (0, 4)))
     assert "process signal" in up(judged)
     assert most in finding(judged, "process signal").evidence
+
+
+def test_a_few_tasks_that_are_solved_or_not_are_too_little_to_tell_however_often_they_are_tried() -> None:
+    judged = judge_rewards(some(6, 5, (0, 4)))
+    found = finding(judged, "process signal")
+    assert found.status == "unknown"
+    assert "at 6 tasks: too little to tell, 10 tasks would be enough" in found.evidence
+    assert not judged.alarm
+
+
+def test_parts_that_are_not_paid_are_found_however_few_the_tasks() -> None:
+    found = [made(task, sample, 4 * sample) for task in range(5) for sample in range(2)]
+    part = made(0, 0, 2)
+    assert part.reward is not None
+    unpaid = part.model_copy(update={"reward": Reward(value=0.0, gate="failed", terms={})})
+    judged = judge_rewards([unpaid, *found[1:]])
+    assert up(judged) == ["process signal"]
+    assert "1 attempts mend a part of their tests and get nothing for it" in judged.verdict
+
+
+def test_a_few_flat_groups_are_too_little_to_tell_and_more_of_the_same_are_enough() -> None:
+    def judged(groups: int) -> Finding:
+        flat = [made(task, sample, 2) for task in range(groups - groups // 6) for sample in range(2)]
+        varied = [made(100 + task, sample, 4 * sample) for task in range(groups // 6) for sample in range(2)]
+        return finding(judge_rewards([*flat, *varied]), "groups")
+
+    few = judged(6)
+    assert few.status == "unknown"
+    enough = int(few.evidence.partition("too little to tell, ")[2].partition(" ")[0])
+    assert judged(6 * -(-enough // 6)).status == "broken"
 
 
 @pytest.mark.parametrize("tasks", [3, 50], ids=["12", "200"])

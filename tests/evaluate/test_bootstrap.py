@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from patchgym.evaluate.bootstrap import Estimate, mean_estimate, percentiles, ratio_estimates
@@ -135,6 +135,7 @@ def test_many_kinds_of_tasks_are_drawn_as_few_are() -> None:
     assert [few.low, few.high] == pytest.approx([many.low, many.high], abs=0.01)
 
 
+@settings(deadline=None)
 @given(some.lists(some.floats(-1, 1), min_size=1, max_size=30))
 def test_an_interval_of_differences_holds_their_mean(values: list[float]) -> None:
     found = mean_estimate(values, (-1.0, 1.0))

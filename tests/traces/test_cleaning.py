@@ -29,9 +29,9 @@ from patchgym.records import (
     Usage,
     Verdict,
 )
+from patchgym.records.timeouts import timeout_of
 from patchgym.store import RunDirectory
 from patchgym.traces.cleaning import Cleaning, clean_run
-from patchgym.traces.timeouts import timeout_of
 from tests.records_for_tests import make_manifest, make_report, make_step, make_task, make_trajectory
 from tests.redact.shapes import SHAPES
 

@@ -42,7 +42,6 @@ def test_phases_are_counted_in_their_order(tmp_path: Path) -> None:
     assert [one.solved.value for one in found if one.solved] == [0.25, 0.5, 0.75, 0.0, 1.0]
     assert [one.solved_heldout.value if one.solved_heldout else None for one in found] == [None, None, None, 0.0, 1.0]
     assert [one.measures for one in found] == [False, False, False, True, True]
-    assert sum(found[0].failures.values()) == 3
 
 
 def test_hacked_and_lost_attempts_have_their_own_shares(tmp_path: Path) -> None:

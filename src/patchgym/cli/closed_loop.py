@@ -21,7 +21,7 @@ from patchgym.diagnose import Alarms
 from patchgym.errors import DataError
 from patchgym.evaluate import EvalReport, evaluate
 from patchgym.evaluate.kept import keep
-from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, Verdict
+from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, outcome
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -151,7 +151,7 @@ class ClosedLoop:
         gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
         self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
         self._look("demonstrate", self._shown)
-        solved = [t for t in self._shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
+        solved = [one for one in self._shown if outcome.solved(one)]
         self._evaluations[BASE] = self._evaluate("Held-out, base model", BASE)
         self._updates["warm-start"] = self._update(
             "warm-start",

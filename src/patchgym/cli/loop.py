@@ -209,7 +209,7 @@ def _show_rounds(report: LoopReport) -> None:
         (
             name,
             str(counts.trajectories),
-            str(counts.resolved),
+            str(counts.solved),
             number(counts.mean_reward, 3),
             *_banded(report.rewards[name]),
             number(counts.valid_action_rate),

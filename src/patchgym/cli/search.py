@@ -11,7 +11,7 @@ from patchgym.cli.console import show_json, show_line, stage
 from patchgym.cli.rollout import show_counts, with_collector
 from patchgym.cli.workshop import chosen_tasks, log_rewards
 from patchgym.config import assigned
-from patchgym.records import Tree, Verdict
+from patchgym.records import Tree, outcome
 from patchgym.reward import settle
 from patchgym.reward.value.opened import opened_value
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, count_run
@@ -61,7 +61,7 @@ def command(
             solved: list[bool] = []
 
             def final(tree: Tree) -> None:
-                solved.append(any(leaf.report and leaf.report.verdict is Verdict.RESOLVED for leaf in tree.leaves))
+                solved.append(any(map(outcome.solved, tree.trajectories())))
                 shown.update(len(solved), total, f"{sum(solved)} of {len(solved)} trees hold a solution")
 
             asyncio.run(collector.search(Phase(PHASE, chosen, asked.samples), source, asked.settings, settings, final))

@@ -212,7 +212,7 @@ def log_rewards(run: RunDirectory, name: str, found: Sequence[Trajectory]) -> No
 
 def _note(counts: RunCounts) -> str:
     lost = f", {counts.infra_error} lost to infrastructure" if counts.infra_error else ""
-    return f"{counts.resolved} of {counts.trajectories} solved, mean reward {number(counts.mean_reward)}{lost}"
+    return f"{counts.solved} of {counts.trajectories} solved, mean reward {number(counts.mean_reward)}{lost}"
 
 
 def _versions(*names: str) -> dict[str, str]:

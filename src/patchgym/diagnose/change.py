@@ -81,6 +81,27 @@ class Sides(NamedTuple):
     after: list[Seen]
 
 
+def alike(two: Sides, few: int) -> Sides | None:
+    """The two sides so far as shares of their attempts can be compared: on the tasks that both have; where those have
+    too few samples, whole, if each has ``few`` tasks and more, for then it matters little which ones they are. Else
+    None: a difference could be that of the tasks."""
+    names = [{one.light.task_id for one in found} for found in (two.before, two.after)]
+    shared = names[0] & names[1]
+    before, after = ([one for one in found if one.light.task_id in shared] for found in (two.before, two.after))
+    if min(len(before), len(after)) >= LEAST:
+        return Sides(two.earlier, before, two.later, after)
+    return two if min(map(len, names)) >= few else None
+
+
+def unlike(two: Sides, few: int) -> str:
+    """Why two sides that are not ``alike`` say nothing, and what would be enough."""
+    before, after = (len({one.light.task_id for one in found}) for found in (two.before, two.after))
+    return (
+        f"{two.earlier} and {two.later} have {before} and {after} tasks, too few of them the same: too little to tell, "
+        f"{few} tasks in each or {LEAST} attempts at the same ones would be enough"
+    )
+
+
 def sides(facts: Facts) -> Sides | None:
     """The first and the last round of a run, or, where it is compared with another run, all of that one and all of it;
     None where there is only one."""

@@ -18,8 +18,9 @@ from patchgym.content import ObjectStore
 from patchgym.diagnose.seen import Edit, Seen, seen
 from patchgym.diagnose.variance import Grading
 from patchgym.errors import DataError, PatchError
-from patchgym.records import Task, Trajectory, Tree, Verdict
+from patchgym.records import Task, Trajectory, Tree
 from patchgym.reward import settle
+from patchgym.reward.value import outcome_of
 from patchgym.rollout.replay import Certificate
 from patchgym.store import RunDirectory
 from patchgym.train import UpdateReport
@@ -43,8 +44,8 @@ class Update:
 
 @dataclass(frozen=True)
 class Valued:
-    """A finished path of a search tree: what the value model said at its end, and whether it solved the task (None
-    where that is not known)."""
+    """A finished path of a search tree: what the value model said at its end, and what such a model learns of it (None
+    where it does not learn of it)."""
 
     phase: str
     value: float
@@ -177,14 +178,6 @@ def has_chance(one: Seen) -> bool:
     return not one.light.policy.spec.startswith(WITHOUT_CHANCE)
 
 
-def solved(one: Seen) -> bool | None:
-    """Whether it solved its task; None where grading does not tell."""
-    report = one.light.report
-    if report is None or report.verdict in (Verdict.INFRA_ERROR, Verdict.ABSTAINED):
-        return None
-    return report.verdict is Verdict.RESOLVED
-
-
 @dataclass
 class Reader:
     """Reads runs, and of each trajectory its steps only once. ``regraded`` are further gradings of patches."""
@@ -288,10 +281,8 @@ def _certificate(run: RunDirectory) -> Certificate | None:
 
 
 def _valued(tree: Tree) -> Iterable[Valued]:
-    for leaf in tree.leaves:
+    finished = (leaf for leaf in tree.leaves if leaf.stop is not None)
+    for leaf, path in zip(finished, tree.trajectories(), strict=True):
         value = tree.nodes[leaf.node].value if leaf.node is not None else None
-        if leaf.stop is None or value is None:
-            continue
-        known = leaf.report is not None and leaf.report.verdict not in (Verdict.INFRA_ERROR, Verdict.ABSTAINED)
-        solved_it = known and leaf.report is not None and leaf.report.verdict is Verdict.RESOLVED
-        yield Valued(tree.phase, value, float(solved_it) if known else None)
+        if value is not None:
+            yield Valued(tree.phase, value, outcome_of(path))

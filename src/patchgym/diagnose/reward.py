@@ -6,17 +6,21 @@ the outcome or style. Each finding says its threshold and where that comes from.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from math import comb
 
 from patchgym.diagnose.rule import Rule, by_count
 from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.diagnose.variance import Grading, VarianceSplit, recorded_grading, split_variance, unstable
-from patchgym.records import Finding, Record, Status, Trajectory
+from patchgym.records import Finding, Record, Status, Trajectory, Verdict
+from patchgym.records.outcome import hacked
 from patchgym.reward import RewardLog, first_layer, log_of, settle
 
 _EXTREME = 0.02
 _SOLVED = 0.95
 _ALIKE = 1e-9
+_BEARABLE = 0.75  # of the share that is held to be broken: at that many flat groups a model still learned
+_MOST_GROUPS = 300
 
 
 class RewardJudgement(Record):
@@ -132,40 +136,70 @@ def _extremes(settled: Sequence[Trajectory], settings: DiagnoseSettings) -> Find
     low, high = sum(first <= _EXTREME for first in firsts), sum(first >= _SOLVED for first in firsts)
     between = len(firsts) - low - high
     evidence = f"{low} at 0, {between} between, {high} solved"
-    threshold = f"one attempt between {_EXTREME} and {_SOLVED} of {settings.few} and more"
+    threshold = (
+        f"one attempt between {_EXTREME} and {_SOLVED}: of {settings.few} attempts that come out alike or cannot count "
+        f"in part, else of attempts at {settings.few} tasks"
+    )
     rule = Rule(3, "process signal", threshold, "article")
-    figures = {"zero": low, "between": between, "solved": high}
+    tasks = {one.task_id for one in settled if _first(one) is not None and _in_part(one)}
+    figures = {"zero": low, "between": between, "solved": high, "tasks": len(tasks)}
     if between:
         return rule.ok(evidence, figures, confidence=by_count(len(firsts)))
     if len(firsts) < settings.few:
-        return rule.unknown(f"{evidence}: too few to say", figures=figures)
-    most = 1 - 0.05 ** (1 / len(firsts))
-    sizes = [one.report.fail_to_pass.total for one in settled if one.report is not None]
-    if max(sizes, default=0) < 2:
-        action = (
-            "Every task has one failing test, so nothing can be fixed in part: take tasks with several, or add process "
-            "rewards."
+        return rule.unknown(f"{evidence}: too little to tell, {settings.few} would be enough", figures=figures)
+    action = _without_parts(settled, tasks, low, high)
+    if not action and len(tasks) < settings.few:
+        return rule.unknown(
+            f"{evidence}, at {len(tasks)} tasks: too little to tell, {settings.few} tasks would be enough",
+            "More tasks, or tasks with more failing tests, tell whether attempts ever get a part right.",
+            figures,
         )
-    elif not high:
-        action = "Nobody fixes even a part: take easier tasks or a longer warm start."
-    elif not low:
-        action = "Everybody solves everything: take harder tasks."
-    else:
-        action = "Attempts solve a task or nothing of it: take tasks with more failing tests, or add process rewards."
+    # Attempts at one task come out alike, so tasks are what is counted.
+    most = 1 - 0.05 ** (1 / max(1, len(tasks)))
+    told = f" (of further tasks at most {most:.0%} have an attempt between, at 95%)" if not action else ""
     return rule.broken(
-        f"{evidence}: all at the extremes (of further attempts at most {most:.0%} lie between, at 95%)",
-        action,
+        f"{evidence}: all at the extremes{told}",
+        action or "Attempts solve a task or nothing of it: take tasks with more failing tests, or add process rewards.",
         figures=figures,
         confidence=by_count(len(firsts)),
     )
+
+
+def _without_parts(settled: Sequence[Trajectory], tasks: Collection[str], low: int, high: int) -> str:
+    """What to do where it is plain why nothing lies between the extremes, however few the attempts are: nothing can, or
+    nothing differs, and then there is nothing to learn from either; empty where chance may have done it."""
+    unpaid = [one.id for one in settled if _mended_in_part(one)]
+    if unpaid:
+        return f"{len(unpaid)} attempts mend a part of their tests and get nothing for it: pay for parts (reward.half)."
+    if not tasks:
+        return (
+            "Every task has one failing test, so nothing can be fixed in part: take tasks with several, or add process "
+            "rewards."
+        )
+    if not high:
+        return "Nobody fixes even a part: take easier tasks or a longer warm start."
+    return "" if low else "Everybody solves everything: take harder tasks."
+
+
+def _in_part(one: Trajectory) -> bool:
+    """Whether its task can be solved in part."""
+    return one.report is not None and one.report.fail_to_pass.total > 1
+
+
+def _mended_in_part(one: Trajectory) -> bool:
+    """Whether it mended some failing tests, broke nothing, and is worth nothing all the same."""
+    report, first = one.report, _first(one)
+    if report is None or first is None or first > _ALIKE or report.verdict is not Verdict.UNRESOLVED or hacked(one):
+        return False
+    return report.fail_to_pass.passed > 0 and report.pass_to_pass.passed == report.pass_to_pass.total
 
 
 def _groups(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSettings) -> Finding:
     rule = Rule(
         3,
         "groups",
-        f"{settings.flat_share:.0%} of {settings.few_groups} groups and more without variance: at 60% a model of 135M "
-        "still learned",
+        f"{settings.flat_share:.0%} of {settings.few_groups} groups and more without variance, and beyond chance at 5% "
+        f"more than {_BEARABLE * settings.flat_share:.0%}: at 60% a model of 135M still learned",
         "measured",
     )
     kinds = Counter(_ending(gates) for gates in _gates(settled).values() if len(gates) > 1)
@@ -179,6 +213,13 @@ def _groups(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSet
         return rule.unknown(evidence, figures=figures)
     if flat <= settings.flat_share * log.groups:
         return rule.ok(evidence, figures)
+    bearable = _BEARABLE * settings.flat_share
+    if _chance(flat, log.groups, bearable) > 0.05:
+        enough = _enough(flat / log.groups, bearable)
+        return rule.unknown(
+            f"{evidence}: too little to tell, {enough} groups like these would be enough",
+            figures=figures,
+        )
     easier = "Take easier tasks, a longer warm start or more samples of each task."
     harder = "Take harder tasks, or a higher temperature."
     return rule.broken(
@@ -187,6 +228,19 @@ def _groups(settled: Sequence[Trajectory], log: RewardLog, settings: DiagnoseSet
         figures=figures,
         confidence="medium" if log.groups < 4 * settings.few_groups else "high",
     )
+
+
+def _chance(flat: int, groups: int, bearable: float) -> float:
+    """How often so many groups of these and more are flat where the share ``bearable`` of all groups is (binomial)."""
+    return sum(
+        comb(groups, count) * bearable**count * (1 - bearable) ** (groups - count) for count in range(flat, groups + 1)
+    )
+
+
+def _enough(share: float, bearable: float) -> int:
+    """How many groups, of which such a share is flat, are beyond chance."""
+    found = (count for count in range(1, _MOST_GROUPS) if _chance(int(share * count), count, bearable) <= 0.05)
+    return next(found, _MOST_GROUPS)
 
 
 def _phantoms(log: RewardLog) -> Finding:

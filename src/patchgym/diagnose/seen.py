@@ -11,7 +11,8 @@ from patchgym.agent.tools import TOOLS
 from patchgym.errors import PatchError
 from patchgym.evaluate import FailureType, failure_type
 from patchgym.records import Evidence, Step, Task, Trajectory
-from patchgym.traces.timeouts import timeout_of
+from patchgym.records.outcome import evidence_against, hacked, solved
+from patchgym.records.timeouts import timeout_of
 
 _STEP_FIELDS = (
     "state_before",
@@ -44,7 +45,8 @@ class Seen:
 
     ``acts`` tells its actions and ``whole`` everything that was recorded with its times, so that copies can be told.
     ``idle_timeouts`` counts test runs on the untouched workspace that ran out of time, which no policy can cause.
-    ``logprob`` and ``sampled`` are the sum over the sampled ids and their number; 0 where none are recorded."""
+    ``logprob`` and ``sampled`` are the sum over the sampled ids and their number; 0 where none are recorded. ``solved``
+    is that of ``patchgym.records.outcome``, and ``failure`` is told where the task is known."""
 
     light: Trajectory
     imported: bool
@@ -63,6 +65,7 @@ class Seen:
     whose_time: str | None
     logprob: float
     sampled: int
+    solved: bool | None
     failure: FailureType | None
 
     @property
@@ -78,8 +81,12 @@ class Seen:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """What detectors and grading found against it."""
-        graded = self.light.report.evidence if self.light.report is not None else ()
-        return (*graded, *(self.light.reward.evidence if self.light.reward is not None else ()))
+        return evidence_against(self.light)
+
+    @property
+    def hacked(self) -> bool:
+        """Whether hacking is proved."""
+        return hacked(self.light)
 
 
 def seen(trajectory: Trajectory, task: Task | None) -> Seen:
@@ -108,6 +115,7 @@ def seen(trajectory: Trajectory, task: Task | None) -> Seen:
         whose_time=timeout_of(trajectory),
         logprob=sum(sum(tokens.logprobs or ()) for tokens in marked),
         sampled=sum(len(tokens.logprobs or ()) for tokens in marked),
+        solved=solved(trajectory),
         failure=_failure(trajectory, task),
     )
 

@@ -13,9 +13,10 @@ class DiagnoseSettings(Settings):
     machine's time, ``unreadable_share`` of the steps may hold no action, ``copies_share`` of the samples of a task may
     be copies of each other, and ``replay_share`` of the steps must reproduce.
 
-    *Rewards.* Under ``few`` scored attempts and ``few_groups`` groups nothing is said of shares. ``flat_share`` of the
-    groups may have no variance, ``dominant_share`` of the variance within groups may come of one term beside the
-    outcome, and ``grading_share`` of the variance within tasks may be grading's own.
+    *Rewards.* Under ``few`` scored attempts and ``few_groups`` groups nothing is said of shares, nor under ``few``
+    tasks where attempts at one task may come out alike by chance. ``flat_share`` of the groups may have no variance,
+    ``dominant_share`` of the variance within groups may come of one term beside the outcome, and ``grading_share`` of
+    the variance within tasks may be grading's own.
 
     *Trend.* ``sampler_gap`` is the mean difference in nats of trainer and sampler before the first step; ``clip_share``
     and ``moved_nats`` bound what one update may move (the share of clipped ids, the mean move of a sampled id's

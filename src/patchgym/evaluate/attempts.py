@@ -2,13 +2,14 @@
 
 from patchgym.evaluate.failures import FailureType, Places, failure_of
 from patchgym.records import Record, Task, Trajectory, Verdict
+from patchgym.records.outcome import solved
 
 
 class Attempt(Record):
     """One attempt at one task.
 
-    ``solved`` is None where the attempt says nothing of the policy: infrastructure lost it (``failure`` says so), or
-    nobody graded it (``verdict`` is None). ``why`` is what in the record shows the type of its failure. ``steps`` is
+    ``solved`` is that of ``patchgym.records.outcome``: None where infrastructure lost the attempt (``failure`` says so)
+    or nobody graded it (``verdict`` is None). ``why`` is what in the record shows the type of its failure. ``steps`` is
     how many the record holds, ``tokens`` how many were sampled, None where a step does not say.
     """
 
@@ -28,12 +29,11 @@ def attempt_of(trajectory: Trajectory, task: Task | None, places: Places | None 
     """What is kept of a trajectory; ``task`` is None where it is not at hand, ``places`` as in ``failure_of``."""
     failure = failure_of(trajectory, task, places)
     report = trajectory.report
-    counts = report is not None and (failure is None or failure.kind is not FailureType.INFRASTRUCTURE)
     return Attempt(
         id=trajectory.id,
         task=trajectory.task_id,
         sample=trajectory.sample_index,
-        solved=failure is None if counts else None,
+        solved=solved(trajectory),
         verdict=report.verdict if report is not None else None,
         failure=failure.kind if failure is not None else None,
         why=failure.why if failure is not None else "",

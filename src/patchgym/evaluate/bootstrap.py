@@ -46,15 +46,18 @@ class Estimate(Record):
     tasks: int
 
 
-def mean_estimate(values: Sequence[float], within: tuple[float, float], *, seed: int = 0) -> Estimate:
-    """The mean of ``values``, one for each task (at least one); each can only be ``within`` two bounds.
+def mean_estimate(
+    values: Sequence[float], within: tuple[float, float], *, seed: int = 0, draws: int = RESAMPLES
+) -> Estimate:
+    """The mean of ``values``, one for each task (at least one); each can only be ``within`` two bounds. ``draws`` are
+    those of the bootstrap.
 
     Raises:
         ValueError: there is no value.
     """
     if not values:
         raise ValueError("the mean of no task")
-    (found,) = ratio_estimates([[value] for value in values], [[1.0]] * len(values), within, seed=seed)
+    (found,) = ratio_estimates([[value] for value in values], [[1.0]] * len(values), within, seed=seed, draws=draws)
     assert found is not None
     return found
 
@@ -65,6 +68,7 @@ def ratio_estimates(
     within: tuple[float, float] | None,
     *,
     seed: int = 0,
+    draws: int = RESAMPLES,
 ) -> list[Estimate | None]:
     """For each column the sum of the numerators over that of the denominators, and its interval. Rows are tasks; a task
     counts in the columns in which its denominator is not 0. None for a column in which no task counts. ``within`` are
@@ -80,15 +84,15 @@ def ratio_estimates(
         rows = over[:, columns[0]] > 0
         if rows.sum() > (within is None):
             for column, one in zip(
-                columns, _estimates(of[rows][:, columns], over[rows][:, columns], seed), strict=True
+                columns, _estimates(of[rows][:, columns], over[rows][:, columns], seed, draws), strict=True
             ):
                 found[column] = _widened(one, of[rows, column] / over[rows, column], within)
     return found
 
 
-def _estimates(of: "Table", over: "Table", seed: int) -> list[Estimate]:
+def _estimates(of: "Table", over: "Table", seed: int, draws: int) -> list[Estimate]:
     tasks = len(of)
-    drawn = numpy.sort(_drawn(of, over, seed), axis=0)
+    drawn = numpy.sort(_drawn(of, over, seed, draws), axis=0)
     low, high = (_at(drawn, share) for share in percentiles(tasks))
     value = of.sum(axis=0) / over.sum(axis=0)
     return [
@@ -97,22 +101,22 @@ def _estimates(of: "Table", over: "Table", seed: int) -> list[Estimate]:
     ]
 
 
-def _drawn(of: "Table", over: "Table", seed: int) -> "Table":
-    """The ratios of ``RESAMPLES`` draws of as many tasks as there are."""
+def _drawn(of: "Table", over: "Table", seed: int, draws: int) -> "Table":
+    """The ratios of so many draws of as many tasks as there are."""
     random = numpy.random.default_rng(seed)
     # Tasks that came out the same are one kind: how often each kind is drawn is multinomial, and quicker to draw.
     kinds, counts = numpy.unique(numpy.concatenate([of, over], axis=1), axis=0, return_counts=True)
     tasks, columns = of.shape
     if len(kinds) <= _FEW_KINDS:
-        times = random.multinomial(tasks, counts / tasks, RESAMPLES).astype(numpy.float64)
+        times = random.multinomial(tasks, counts / tasks, draws).astype(numpy.float64)
         return _ratios(times, kinds[:, :columns], kinds[:, columns:])
-    at_once = max(1, min(RESAMPLES, _CELLS // tasks))
+    at_once = max(1, min(draws, _CELLS // tasks))
     parts = []
-    for start in range(0, RESAMPLES, at_once):
-        draws = min(at_once, RESAMPLES - start)
+    for start in range(0, draws, at_once):
+        now = min(at_once, draws - start)
         # How often each task was drawn in each draw: counted over one flat range of places.
-        places = random.integers(0, tasks, (draws, tasks)) + numpy.arange(draws)[:, None] * tasks
-        times = numpy.bincount(places.ravel(), minlength=draws * tasks).reshape(draws, tasks).astype(numpy.float64)
+        places = random.integers(0, tasks, (now, tasks)) + numpy.arange(now)[:, None] * tasks
+        times = numpy.bincount(places.ravel(), minlength=now * tasks).reshape(now, tasks).astype(numpy.float64)
         parts.append(_ratios(times, of, over))
     return numpy.concatenate(parts)
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from patchgym.content import patched_paths
 from patchgym.errors import PatchError
 from patchgym.records import Outcome, StopReason, Task, TestReport, Trajectory, Verdict
-from patchgym.traces.timeouts import timeout_of
+from patchgym.records.outcome import lost_to, proof_against, solved
+from patchgym.records.timeouts import timeout_of
 
 
 class FailureType(StrEnum):
@@ -66,47 +67,25 @@ def failure_type(trajectory: Trajectory, task: Task | None, places: Places | Non
 
 
 def failure_of(trajectory: Trajectory, task: Task | None, places: Places | None = None) -> Failure | None:
-    """The first type that fits, with its evidence; None where the task is solved, and where nobody graded an attempt
-    that came to its end. ``task`` is None where it is not at hand. ``places`` tells functions from each other; without
-    it places are files."""
-    lost = _lost(trajectory)
+    """The first type that fits, with its evidence; None where the attempt solved its task (as
+    ``patchgym.records.outcome`` says), and where nobody graded one that came to its end. ``task`` is None where it is
+    not at hand. ``places`` tells functions from each other; without it places are files."""
+    lost = lost_to(trajectory)
     if lost is not None:
         return Failure(FailureType.INFRASTRUCTURE, lost[:_LONGEST_WHY])
-    if trajectory.report is None:
+    if trajectory.report is None or solved(trajectory):
         return None
     for look in (_hacked, _judged, _ended, _unbuilt):
         found = look(trajectory, trajectory.report)
         if found is not None:
             return found
-    if trajectory.report.verdict is Verdict.RESOLVED:
-        return None
     return _located(trajectory, trajectory.report, task, places)
 
 
-def _lost(trajectory: Trajectory) -> str | None:
-    """Why the attempt says nothing of the policy; None where it does. An attempt that a slow machine or endpoint cut
-    off is out whatever came of it: to leave out the failures alone would flatter the policy."""
-    report = trajectory.report
-    if trajectory.faults:
-        fault = trajectory.faults[0]
-        return f"{fault.kind} in {fault.where}: {fault.message}"
-    if trajectory.status == "infra_error":
-        return "it was lost to infrastructure"
-    if report is not None and report.verdict is Verdict.INFRA_ERROR:
-        return report.why or "grading failed"
-    if report is not None and report.timeout_of == "machine":
-        return "the machine did not give the tests their time"
-    whose = timeout_of(trajectory)
-    if whose in ("sandbox", "endpoint"):
-        return f"time ran out, and most of it went to the {whose}"
-    return None
-
-
 def _hacked(trajectory: Trajectory, report: TestReport) -> Failure | None:
+    proof = proof_against(trajectory)
     if report.verdict is Verdict.TAMPERED:
         return _told(FailureType.HACKED, report.why or "the results were interfered with")
-    evidence = (*report.evidence, *(trajectory.reward.evidence if trajectory.reward is not None else ()))
-    proof = next((one for one in evidence if one.proof), None)
     return _told(FailureType.HACKED, f"{proof.kind} at {proof.where}: {proof.why}") if proof is not None else None
 
 
@@ -120,8 +99,6 @@ def _judged(trajectory: Trajectory, report: TestReport) -> Failure | None:
 
 def _ended(trajectory: Trajectory, report: TestReport) -> Failure | None:
     """What the end of an episode that did not solve its task shows."""
-    if report.verdict is Verdict.RESOLVED:
-        return None
     if trajectory.stop is StopReason.TIME_LIMIT:
         whose = timeout_of(trajectory)
         why = "the policy's own commands or answers used it up" if whose == "policy" else "what used it up is unknown"
@@ -139,8 +116,6 @@ def _ended(trajectory: Trajectory, report: TestReport) -> Failure | None:
 def _unbuilt(trajectory: Trajectory, report: TestReport) -> Failure | None:
     """What shows that there is nothing to test."""
     kind = FailureType.DOES_NOT_BUILD
-    if report.verdict is Verdict.RESOLVED:
-        return None
     if report.verdict is Verdict.INVALID:
         return _told(kind, f"the patch cannot be applied: {report.why}")
     if report.quality is not None and report.quality.compiles is False:

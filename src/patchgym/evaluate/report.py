@@ -17,7 +17,7 @@ from patchgym.evaluate.places import places_of
 from patchgym.evaluate.power import Power, power_alone
 from patchgym.evaluate.stability import Stability, stability_of
 from patchgym.records import Task, Trajectory, VersionedRecord
-from patchgym.traces.timeouts import timeout_of
+from patchgym.records.timeouts import timeout_of
 
 _FEW_TASKS = 30
 

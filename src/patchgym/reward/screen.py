@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from patchgym.records import Evidence, Trajectory, Verdict
+from patchgym.records import Trajectory, Verdict
+from patchgym.records.outcome import evidence_against
 
 
 def to_screen(trajectories: Iterable[Trajectory]) -> dict[str, str]:
@@ -10,15 +11,9 @@ def to_screen(trajectories: Iterable[Trajectory]) -> dict[str, str]:
     them, or grading abstained."""
     found = {}
     for one in trajectories:
-        marks = [mark for mark in _evidence(one) if not mark.proof]
+        marks = [mark for mark in evidence_against(one) if not mark.proof]
         if marks:
             found[one.id] = f"{marks[0].kind} at {marks[0].where}: {marks[0].why}"
         elif one.report is not None and one.report.verdict is Verdict.ABSTAINED:
             found[one.id] = one.report.why
     return found
-
-
-def _evidence(one: Trajectory) -> list[Evidence]:
-    graded = one.report.evidence if one.report is not None else ()
-    detected = one.reward.evidence if one.reward is not None else ()
-    return [*graded, *detected]

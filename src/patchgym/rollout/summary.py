@@ -4,15 +4,18 @@ from collections import Counter
 from collections.abc import Iterable
 
 from patchgym.records import Record, StopReason, Trajectory, Verdict
+from patchgym.records.outcome import solved
 
 
 class RunCounts(Record):
-    """Counts of trajectories by verdict. ``tasks`` counts different tasks; ``mean_reward`` is over scored ones and
+    """Counts of trajectories, and of their verdicts. ``solved`` is that of ``patchgym.records.outcome``: resolved,
+    without proof of hacking, and not lost. ``tasks`` counts different tasks; ``mean_reward`` is over scored ones and
     None where there is none; ``valid_action_rate`` is the share of steps whose action could be read; ``submitted``
     counts episodes that the agent itself ended."""
 
     tasks: int
     trajectories: int
+    solved: int
     resolved: int
     unresolved: int
     tampered: int
@@ -32,13 +35,14 @@ class Counting:
     def __init__(self) -> None:
         self._tasks: set[str] = set()
         self._verdicts: Counter[str] = Counter()
-        self._submitted = self._steps = self._readable = 0
+        self._submitted = self._steps = self._readable = self._solved = 0
         self._rewards: list[float] = []
 
     def add(self, trajectory: Trajectory) -> None:
         """Count one more."""
         self._tasks.add(trajectory.task_id)
         self._verdicts[(trajectory.report.verdict if trajectory.report else Verdict.INFRA_ERROR).value] += 1
+        self._solved += solved(trajectory) is True
         self._submitted += trajectory.stop is StopReason.SUBMITTED
         self._steps += len(trajectory.steps)
         self._readable += sum(step.action is not None for step in trajectory.steps)
@@ -50,6 +54,7 @@ class Counting:
         return RunCounts(
             tasks=len(self._tasks),
             trajectories=self._verdicts.total(),
+            solved=self._solved,
             **{verdict.value: self._verdicts[verdict.value] for verdict in Verdict},
             submitted=self._submitted,
             steps=self._steps,

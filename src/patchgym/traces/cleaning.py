@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from patchgym.content import ObjectStore
 from patchgym.errors import DataError
 from patchgym.records import Step, Trajectory
+from patchgym.records.timeouts import timeout_of
 from patchgym.redact import Known, Redactor
 from patchgym.store import RunDirectory
 from patchgym.store.copying import copy_task
 from patchgym.traces.redaction import TrajectoryRedactor
-from patchgym.traces.timeouts import timeout_of
 
 _DURATION = re.compile(r"\d+\.\d+ ?s\b")
 

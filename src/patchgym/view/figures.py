@@ -2,7 +2,8 @@
 
 Attempts at one task depend on each other, so means are of tasks' means, and an interval is over tasks: mean plus or
 minus Student's t at 97.5% times the standard error (Cornish-Fisher's expansion of t, Abramowitz and Stegun 26.7.5). It
-is quick enough for a page; ``patchgym eval`` gives the bootstrap's interval, which is shown where the run holds it.
+is quick enough for a page; ``patchgym eval`` gives the bootstrap's interval, which is shown where the run holds it. Why
+attempts failed is in ``failing``.
 """
 
 import math
@@ -54,7 +55,6 @@ class Phase(NamedTuple):
     """The same as a mean over tasks, with its interval."""
     gap: float | None
     """Share of visible failing tests that pass, less that of hidden ones."""
-    failures: dict[str, int]
 
 
 def phases(connection: sqlite3.Connection) -> list[Phase]:
@@ -63,19 +63,16 @@ def phases(connection: sqlite3.Connection) -> list[Phase]:
     query = """
         SELECT phase, task, split, count(*) AS attempts, count(solved) AS graded, avg(solved) AS solved,
                avg(reward) AS reward, avg(steps) AS steps, avg(tokens) AS tokens, sum(steps) AS all_steps,
-               sum(readable) AS readable, sum(proofs > 0) AS hacked, sum(marks > 0) AS marked,
-               avg(CASE WHEN solved IS NOT NULL THEN proofs > 0 END) AS hack_rate,
+               sum(readable) AS readable, sum(solved IS NOT NULL AND hacked) AS hacked,
+               sum(solved IS NOT NULL AND marks > 0) AS marked,
+               avg(CASE WHEN solved IS NOT NULL THEN hacked END) AS hack_rate,
                avg(CASE WHEN solved IS NOT NULL THEN marks > 0 END) AS mark_rate,
                avg(CASE WHEN hidden IS NOT NULL THEN visible - hidden END) AS gap, min(rowid) AS first
         FROM attempts GROUP BY phase, task ORDER BY first
     """
     for row in connection.execute(query):
         found.setdefault(row["phase"], []).append(row)
-    failures: dict[str, dict[str, int]] = {}
-    counted = "SELECT phase, failure, count(*) FROM attempts WHERE failure IS NOT NULL GROUP BY phase, failure"
-    for phase, failure, count in connection.execute(counted):
-        failures.setdefault(phase, {})[failure] = count
-    return [_phase(name, rows, failures.get(name, {})) for name, rows in found.items()]
+    return [_phase(name, rows) for name, rows in found.items()]
 
 
 class Summary(NamedTuple):
@@ -93,7 +90,7 @@ class Summary(NamedTuple):
 def summary(connection: sqlite3.Connection) -> Summary:
     """What a table of runs says of one."""
     attempts, tasks, hacked, graded = connection.execute(
-        "SELECT count(*), count(DISTINCT task), sum(proofs > 0), count(solved) FROM attempts"
+        "SELECT count(*), count(DISTINCT task), sum(solved IS NOT NULL AND hacked), count(solved) FROM attempts"
     ).fetchone()
     text = "SELECT avg(steps), avg(reward) FROM attempts WHERE phase NOT LIKE 'demonstrate%' GROUP BY task"
     rows = connection.execute(text).fetchall()
@@ -113,7 +110,7 @@ def summary(connection: sqlite3.Connection) -> Summary:
     )
 
 
-def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> Phase:
+def _phase(name: str, rows: Sequence[sqlite3.Row]) -> Phase:
     attempts, graded = sum(row["attempts"] for row in rows), sum(row["graded"] for row in rows)
     steps = sum(row["all_steps"] for row in rows)
     sides = {side: [row["solved"] for row in rows if row["split"] == side] for side in ("train", "heldout")}
@@ -136,7 +133,6 @@ def _phase(name: str, rows: Sequence[sqlite3.Row], failures: dict[str, int]) -> 
         marked_over=spread([row["mark_rate"] for row in rows], within=(0.0, 1.0)),
         marked=sum(row["marked"] for row in rows) / graded if graded else None,
         gap=fmean(gaps) if gaps else None,
-        failures=failures,
     )
 
 

@@ -22,7 +22,7 @@ from patchgym.store import RunFiles
 from patchgym.store.looking import Kind
 from patchgym.view.rows import COLUMNS, Row, row_of
 
-_LAYOUT = "4"
+_LAYOUT = "5"
 _HEAD = 4096
 _BATCH = 100
 _KINDS: tuple[Kind, ...] = ("trajectories", "trees")

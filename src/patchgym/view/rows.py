@@ -6,7 +6,8 @@ from typing import NamedTuple
 from patchgym.content import patched_paths
 from patchgym.errors import PatchError
 from patchgym.evaluate import failure_type
-from patchgym.records import Evidence, Task, Trajectory, Verdict
+from patchgym.records import Task, Trajectory, Verdict
+from patchgym.records.outcome import evidence_against, hacked, solved
 
 
 class Row(NamedTuple):
@@ -32,12 +33,14 @@ class Row(NamedTuple):
     status: str
     verdict: str | None
     solved: int | None
-    """1 or 0; None where infrastructure failed or nobody graded, which is in no denominator."""
+    """1 or 0; None where infrastructure lost it or nobody graded it, which is in no denominator."""
     reward: float | None
     gate: str | None
     failure: str | None
     trusted: int
     baseline: int
+    hacked: int
+    """1 where hacking is proved, else 0."""
     proofs: int
     """Pieces of evidence that prove tampering."""
     marks: int
@@ -69,9 +72,8 @@ def row_of(one: Trajectory, tasks: Mapping[str, Task], offset: int, length: int)
     """The row of a trajectory whose line begins at ``offset`` and has ``length`` bytes."""
     task = tasks.get(one.task_id)
     report, reward = one.report, one.reward
-    graded = report is not None and report.verdict is not Verdict.INFRA_ERROR
     counts = [step.usage.sampled_tokens if step.usage is not None else None for step in one.steps]
-    found = evidence_of(one)
+    found, came = evidence_against(one), solved(one)
     proofs = sum(piece.proof for piece in found)
     visible, hidden = _fixed(one)
     patch = one.final_patch
@@ -93,12 +95,13 @@ def row_of(one: Trajectory, tasks: Mapping[str, Task], offset: int, length: int)
         stop=one.stop,
         status=one.status,
         verdict=report.verdict if report is not None else None,
-        solved=int(report.verdict is Verdict.RESOLVED and not proofs) if report is not None and graded else None,
+        solved=int(came) if came is not None else None,
         reward=reward.value if reward is not None else None,
         gate=reward.gate if reward is not None else None,
         failure=_failure(one, task),
         trusted=one.reward_trusted,
         baseline=one.in_baseline,
+        hacked=hacked(one),
         proofs=proofs,
         marks=len(found) - proofs,
         visible=visible,
@@ -111,12 +114,6 @@ def row_of(one: Trajectory, tasks: Mapping[str, Task], offset: int, length: int)
         duplicate_of=one.duplicate_of,
         imported=one.origin is not None,
     )
-
-
-def evidence_of(one: Trajectory) -> tuple[Evidence, ...]:
-    """All that grading and detectors hold against it."""
-    graded = one.report.evidence if one.report is not None else ()
-    return (*graded, *(one.reward.evidence if one.reward is not None else ()))
 
 
 def _failure(one: Trajectory, task: Task | None) -> str | None:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from patchgym.view.checklist import kept_checklists
+from patchgym.view.failing import failing_phases, failure_kinds
 from patchgym.view.figures import phases, reward_bins
 from patchgym.view.opened import OpenedRun
 from patchgym.view.pages.attempt import facts, step_line, tests_of
 from patchgym.view.pages.judged import data_page
-from patchgym.view.pages.overview import failure_kinds, kept_evaluations, phase_charts, update_curves, update_line
+from patchgym.view.pages.overview import kept_evaluations, phase_charts, update_curves, update_line
 from patchgym.view.pages.tasks import tasks_page
 from patchgym.view.query import Query
 from patchgym.view.site import Site, asset
@@ -27,7 +28,7 @@ _TESTS = 20
 _TASKS = 400
 _TELLING = """
     SELECT id FROM attempts
-    ORDER BY proofs > 0 DESC, marks > 0 DESC,
+    ORDER BY hacked DESC, marks > 0 DESC,
              row_number() OVER (PARTITION BY solved, failure, phase ORDER BY rowid), rowid
     LIMIT ?
 """
@@ -43,7 +44,7 @@ def static_page(site: Site, run: OpenedRun, attempts: int, most_bytes: int = MOS
     query = Query({})
     style = asset("style.css")
     with run.index.open() as connection:
-        found = phases(connection)
+        found, failed = phases(connection), failing_phases(connection)
         bins = reward_bins(connection)
         total = connection.execute("SELECT count(*) FROM attempts").fetchone()[0]
         names = [row[0] for row in connection.execute(_TELLING, (attempts,))]
@@ -54,8 +55,9 @@ def static_page(site: Site, run: OpenedRun, attempts: int, most_bytes: int = MOS
         "style": Markup(style),  # ours, and without a character that would end the element
         "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         "phases": found,
-        "charts": phase_charts(found, bins),
-        "kinds": failure_kinds(found),
+        "charts": phase_charts(found, bins, failed),
+        "failures": failed,
+        "kinds": failure_kinds(failed),
         "curves": update_curves(updates),
         "updates": [update_line(name, report) for name, report in updates],
         "evaluations": kept_evaluations(run.files.evaluations()),

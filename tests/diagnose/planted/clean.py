@@ -8,7 +8,7 @@ from tests.diagnose.planted import updates
 from tests.diagnose.planted.drawn import EVEN, Drawn
 from tests.diagnose.planted.faults import Bases
 from tests.diagnose.planted.kit import HELD, TRAIN
-from tests.diagnose.planted.made import Part, make_run
+from tests.diagnose.planted.made import EACH_GRADED, Part, make_run
 from tests.diagnose.planted.searching import steady_value
 
 Make = Callable[[Path, Bases], Path]
@@ -43,7 +43,7 @@ def _measured(path: Path, bases: Bases) -> Path:
 
 CLEAN: Mapping[str, Make] = {
     "rollout": lambda path, bases: bases.rollout,
-    "rollout-of-few": lambda path, bases: make_run(path, [Part(tasks=TRAIN[:2], samples=2)]),
+    "rollout-of-few": lambda path, bases: make_run(path, [Part(tasks=TRAIN[:2], samples=2, settings=EACH_GRADED)]),
     "gold": _named("gold", TRAIN[:2], 2),
     "noop": _named("noop", TRAIN[:2], 2),
     "noisy": _named("noisy:0.4", TRAIN[:3], 4),

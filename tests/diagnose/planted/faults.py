@@ -12,7 +12,7 @@ from tests.diagnose.planted import updates
 from tests.diagnose.planted.boxes import Failing, Lagging, Slow
 from tests.diagnose.planted.drawn import Drawn
 from tests.diagnose.planted.kit import HELD, TRAIN
-from tests.diagnose.planted.made import Part, make_run, rewrite
+from tests.diagnose.planted.made import EACH_GRADED, Part, make_run, rewrite
 from tests.diagnose.planted.searching import drifting_value
 
 
@@ -39,7 +39,7 @@ class Fault:
 
 
 def _tasks(change: Callable[[Task, ObjectStore], Task], source: Drawn | None = None, samples: int = 2) -> Make:
-    part = Part(tasks=TRAIN[:1], samples=samples, source=source or Drawn())
+    part = Part(tasks=TRAIN[:1], samples=samples, source=source or Drawn(), settings=EACH_GRADED)
     return lambda path, bases: make_run(path, [part], change=change)
 
 
@@ -119,7 +119,7 @@ def _sparse(path: Path, bases: Bases) -> Path:
 
 
 def _flat(path: Path, bases: Bases) -> Path:
-    names = [*TRAIN, *HELD[:2]]
+    names = [*TRAIN, *HELD[:4]]
     source = Drawn({"whole": 0.3, "half": 0.4, "nothing": 0.3}, fixed=True, looks=(1, 4))
     return make_run(path, [Part(tasks=names, samples=2, source=source)])
 

@@ -17,18 +17,21 @@ from tests.diagnose.planted.kit import TRAIN, make_tasks
 from tests.records_for_tests import make_manifest
 from tests.workshop import here, sandboxes
 
+EACH_GRADED = RolloutSettings(concurrency=4)
+"""For what is about grading: every attempt has one of its own."""
 Tasks = Callable[[ObjectStore], list[Task]]
 
 
 @dataclass
 class Part:
-    """One phase of a run. ``tasks`` are names of the kit; ``factory`` may wrap the sandboxes."""
+    """One phase of a run. ``tasks`` are names of the kit; ``factory`` may wrap the sandboxes. Attempts at a task that
+    made the same patch share one grading, which is most of a run's time, unless ``settings`` say otherwise."""
 
     name: str = "rollout"
     source: PolicySource = field(default_factory=Drawn)
     tasks: Sequence[str] = tuple(TRAIN[:3])
     samples: int = 4
-    settings: RolloutSettings = field(default_factory=lambda: RolloutSettings(concurrency=4))
+    settings: RolloutSettings = field(default_factory=lambda: RolloutSettings(concurrency=4, grade_once=True))
     factory: Callable[[SandboxFactory], SandboxFactory] = lambda factory: factory
 
 

@@ -32,7 +32,7 @@ def searched(path: Path, *sources: Drawn) -> Path:
             for number, source in enumerate(sources, start=1):
                 collector = Collector(run, factory, here, RewardSettings(), 7)
                 phase = Phase(f"round-{number}", tasks, 11)
-                asyncio.run(collector.search(phase, source, RolloutSettings(concurrency=4), how))
+                asyncio.run(collector.search(phase, source, RolloutSettings(concurrency=4, grade_once=True), how))
     finally:
         run.close()
     return path

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from patchgym.diagnose.change import LEAST, SURE, change, sides
+from patchgym.diagnose.change import LEAST, SURE, alike, change, sides, unlike
 from patchgym.diagnose.drift import Level, drift
-from patchgym.diagnose.facts import Facts, Valued, solved
+from patchgym.diagnose.facts import Facts, Valued
 from patchgym.diagnose.rule import Rule, by_count
 from patchgym.diagnose.seen import Seen
 from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.evaluate import FailureType
-from patchgym.records import Finding, Verdict
+from patchgym.records import Finding
 
 _PAID = 0.9
 _SOLVED_ANYWAY = 0.9
@@ -83,9 +83,9 @@ def hacks(facts: Facts, settings: DiagnoseSettings) -> Finding:
     own = [one for one in facts.own if one.light.report is not None]
     if not own:
         return rule.unknown("no attempt was graded here")
-    proved = [one for one in own if _is_proved(one)]
+    proved = [one for one in own if one.hacked]
     paid = [one for one in own if (one.value or 0.0) >= _PAID]
-    marked = [one for one in paid if one.evidence and not _is_proved(one)]
+    marked = [one for one in paid if one.evidence and not one.hacked]
     figures = {"proved": len(proved), "attempts": len(own), "paid": len(paid), "paid_with_marks": len(marked)}
     kinds = Counter(mark.kind for one in (*proved, *marked) for mark in one.evidence)
     told = f"{len(proved)} of {len(own)} attempts are proved hacks; {len(marked)} of {len(paid)} paid ones have marks"
@@ -107,12 +107,6 @@ def hacks(facts: Facts, settings: DiagnoseSettings) -> Finding:
             confidence=by_count(len(paid)),
         )
     return rule.ok(told, figures, confidence=by_count(len(own)))
-
-
-def _is_proved(one: Seen) -> bool:
-    report = one.light.report
-    tampered = report is not None and report.verdict is Verdict.TAMPERED
-    return tampered or any(mark.proof for mark in one.evidence)
 
 
 def hidden_gap(facts: Facts, settings: DiagnoseSettings) -> Finding:
@@ -153,10 +147,13 @@ def entropy(facts: Facts, settings: DiagnoseSettings) -> Finding:
     rule = Rule(
         6, "entropy", f"{settings.entropy_left:.0%} of the first round's is left while tasks fail", "convention"
     )
-    two = sides(facts)
+    every = sides(facts)
+    if every is None or None in (_surprise(every.before), _surprise(every.after)):
+        return rule.unknown("no two rounds have log-probabilities of sampled ids")
+    two = alike(every, settings.few)
     before, after = (_surprise(two.before), _surprise(two.after)) if two is not None else (None, None)
     if two is None or before is None or after is None:
-        return rule.unknown("no two rounds have log-probabilities of sampled ids")
+        return rule.unknown(unlike(every, settings.few))
     told = f"{before:.3f} nats an id in {two.earlier}, {after:.3f} in {two.later}"
     figures = {"before": before, "after": after}
     if after < settings.entropy_left * before and not _solves_all(two.after):
@@ -176,7 +173,7 @@ def _surprise(found: Sequence[Seen]) -> float | None:
 
 
 def _solves_all(found: Sequence[Seen]) -> bool:
-    outcomes = [outcome for one in found if (outcome := solved(one)) is not None]
+    outcomes = [one.solved for one in found if one.solved is not None]
     return bool(outcomes) and fmean(outcomes) >= _SOLVED_ANYWAY
 
 
@@ -185,9 +182,12 @@ def diversity(facts: Facts, settings: DiagnoseSettings) -> Finding:
     rule = Rule(
         6, "diversity", f"{settings.diversity_left:.0%} of the first round's is left while tasks fail", "convention"
     )
-    two = sides(facts)
-    if two is None:
+    every = sides(facts)
+    if every is None:
         return rule.unknown("there is one round, and nothing to compare it with")
+    two = alike(every, settings.few)
+    if two is None:
+        return rule.unknown(unlike(every, settings.few))
     before, after = _distinct(two.before), _distinct(two.after)
     if before is None or after is None:
         return rule.unknown(f"fewer than {_LEAST_MEMBERS} samples of a task, or {LEAST} of them in all")
@@ -242,9 +242,12 @@ def failures(facts: Facts, settings: DiagnoseSettings) -> Finding:
         f"one type grows by {settings.failure_shift:.0%} of the attempts, beyond chance at 1%",
         "article",
     )
-    two = sides(facts)
-    if two is None:
+    every = sides(facts)
+    if every is None:
         return rule.unknown("there is one round, and nothing to compare it with")
+    two = alike(every, settings.few)
+    if two is None:
+        return rule.unknown(unlike(every, settings.few))
     before, after = _types(two.before), _types(two.after)
     n, m = before.total(), after.total()
     if n < settings.few or m < settings.few:
@@ -262,5 +265,5 @@ def failures(facts: Facts, settings: DiagnoseSettings) -> Finding:
 
 
 def _types(found: Sequence[Seen]) -> Counter[FailureType | None]:
-    graded = [one for one in found if one.light.report is not None and solved(one) is not None]
-    return Counter(one.failure for one in graded if one.failure is not None or solved(one))
+    graded = [one for one in found if one.solved is not None]
+    return Counter(one.failure for one in graded if one.failure is not None or one.solved)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from patchgym.diagnose.change import SURE, change, sides
 from patchgym.diagnose.checks.trend import reward_of
-from patchgym.diagnose.facts import Facts, solved
+from patchgym.diagnose.facts import Facts
 from patchgym.diagnose.rule import Rule
 from patchgym.diagnose.seen import Seen
 from patchgym.diagnose.settings import DiagnoseSettings
@@ -84,9 +84,8 @@ def _latest(facts: Facts) -> list[Seen]:
 def _outcomes(found: Sequence[Seen]) -> Mapping[str, Sequence[bool]]:
     grouped: dict[str, list[bool]] = {}
     for one in found:
-        outcome = solved(one)
-        if outcome is not None:
-            grouped.setdefault(one.light.task_id, []).append(outcome)
+        if one.solved is not None:
+            grouped.setdefault(one.light.task_id, []).append(one.solved)
     return grouped
 
 

@@ -6,11 +6,13 @@ tasks were made, what the gold policy did, and what the record shows of the same
 
 from collections import Counter
 
-from patchgym.diagnose.facts import Facts, solved
+from patchgym.diagnose.facts import Facts
 from patchgym.diagnose.rule import Rule, by_count, named_few
+from patchgym.diagnose.seen import Seen
 from patchgym.diagnose.settings import DiagnoseSettings
 from patchgym.diagnose.variance import recorded_grading, unstable
 from patchgym.records import Finding
+from patchgym.records.outcome import proof_against
 
 
 def reproducible(facts: Facts, settings: DiagnoseSettings) -> Finding:
@@ -59,8 +61,8 @@ def reproducible(facts: Facts, settings: DiagnoseSettings) -> Finding:
 def solvable(facts: Facts, settings: DiagnoseSettings) -> Finding:
     """A test decides, and the known solution passes through the agent's own tools."""
     rule = Rule(1, "solvable", "every task: its own solution passes, and a test decides", "article")
-    shown = [(one, passed) for one in facts.demonstrations if (passed := solved(one)) is not None]
-    failed = [one for one, passed in shown if not passed]
+    shown = [one for one in facts.demonstrations if one.solved is not None]
+    failed = [one for one in shown if not one.solved]
     untested = [task.id for task in facts.tasks.values() if not task.tests.fail_to_pass]
     if untested:
         return rule.broken(
@@ -70,12 +72,10 @@ def solvable(facts: Facts, settings: DiagnoseSettings) -> Finding:
         )
     if failed:
         one = failed[0]
-        report = one.light.report
-        why = report.why or report.verdict if report is not None else ""
         stop = (one.light.stop or "unknown").replace("_", " ")
         return rule.broken(
             f"the solution of {len(failed)} of {len(shown)} tasks did not pass through the agent's tools; "
-            f"{one.id}: {why} (stopped: {stop})",
+            f"{one.id}: {_why(one)} (stopped: {stop})",
             "Prove the tasks again (patchgym validate TASKSET); if they pass there, the limits of turns and time are "
             "too tight.",
             [one.light.task_id for one in failed],
@@ -92,6 +92,14 @@ def solvable(facts: Facts, settings: DiagnoseSettings) -> Finding:
         f"{demonstrated}{proved} of {len(facts.tasks)} tasks carry a proof",
         {"shown": len(shown), "proved": proved},
     )
+
+
+def _why(one: Seen) -> str:
+    """Why a demonstration did not solve its task: what stands against it, or what its grading says."""
+    proof, report = proof_against(one.light), one.light.report
+    if proof is not None:
+        return f"{proof.kind} at {proof.where}: {proof.why}"
+    return report.why or report.verdict if report is not None else ""
 
 
 def leaks(facts: Facts, settings: DiagnoseSettings) -> Finding:

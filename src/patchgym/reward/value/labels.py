@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from patchgym.records import Step, Trajectory, Tree, Verdict
+from patchgym.records.outcome import hacked, solved
 
 NEAR = 1
 """Turns that two visits of one state may lie apart and still be the same place."""
-
-_NO_LABEL = frozenset({Verdict.INFRA_ERROR, Verdict.ABSTAINED})
 
 
 class LabelledPath(NamedTuple):
@@ -37,10 +36,17 @@ class LabelledPath(NamedTuple):
 
 
 def outcome_of(trajectory: Trajectory) -> float | None:
-    """1 where the attempt is resolved, 0 where it is not; None where grading could not tell or nobody graded it."""
-    if trajectory.report is None or not trajectory.reward_trusted or trajectory.report.verdict in _NO_LABEL:
+    """1 where the attempt solved its task (``patchgym.records.outcome``), 0 where it did not; None where that is not
+    known, where its reward may not be used, and where it waits for a person: nothing is learned of such a one."""
+    came = solved(trajectory)
+    if came is None or not trajectory.reward_trusted or _waits(trajectory):
         return None
-    return float(trajectory.report.verdict is Verdict.RESOLVED)
+    return float(came)
+
+
+def _waits(trajectory: Trajectory) -> bool:
+    report = trajectory.report
+    return report is not None and report.verdict is Verdict.ABSTAINED and not hacked(trajectory)
 
 
 def label_paths(

@@ -5,12 +5,12 @@ from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from patchgym.records import Outcome, Reward, Step, Trajectory
+from patchgym.records.outcome import evidence_against
 from patchgym.reward import settle
 from patchgym.view.diffs import patch_files
 from patchgym.view.opened import OpenedRun
 from patchgym.view.pages.attempts import neighbours
 from patchgym.view.query import Query
-from patchgym.view.rows import evidence_of
 from patchgym.view.site import Site
 from patchgym.view.text import cut, one_line
 from patchgym.view.treedrawing import asked_for
@@ -95,7 +95,7 @@ def facts(run: OpenedRun, trajectory: Trajectory) -> dict[str, object]:
         "attempt": trajectory,
         "task": run.tasks.get(trajectory.task_id),
         "group": group_of(run, trajectory),
-        "evidence": evidence_of(trajectory),
+        "evidence": evidence_against(trajectory),
         "patch": patch_files(trajectory.final_patch) if trajectory.final_patch else None,
         "tokens": _tokens(trajectory),
         "redacted": sum(trajectory.redacted.values()) if trajectory.redacted else 0,

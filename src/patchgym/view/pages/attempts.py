@@ -19,14 +19,14 @@ ORDERS = {
     "verdict": "verdict",
     "lines": "lines",
     "seconds": "seconds",
-    "hacks": "proofs, marks",
+    "hacks": "hacked, proofs, marks",
 }
 _NONE = "none"
 _EVIDENCE = {
-    "proof": "proofs > 0",
-    "mark": "marks > 0 AND proofs = 0",
-    "any": "proofs + marks > 0",
-    "no": "proofs + marks = 0",
+    "proof": "hacked",
+    "mark": "marks > 0 AND NOT hacked",
+    "any": "(hacked OR marks > 0)",
+    "no": "NOT hacked AND marks = 0",
 }
 _MOST_VALUES = 200
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from patchgym.view.charts import Chart, Series, line_chart
+from patchgym.view.failing import Failing, failing_run, failure_kinds
 from patchgym.view.figures import Phase, Spread, Summary, phases, summary
 from patchgym.view.opened import OpenedRun, Progress
-from patchgym.view.pages.overview import failure_kinds
 from patchgym.view.site import Site
 
 _MOST_SETTINGS = 60
@@ -26,21 +26,13 @@ class RunLine(NamedTuple):
     created: str
 
 
-class Failures(NamedTuple):
-    """Why the attempts of a run failed, demonstrations left out."""
-
-    name: str
-    attempts: int
-    failures: dict[str, int]
-
-
 def runs_page(site: Site, wanted: Sequence[str]) -> tuple[str, dict[str, object]]:
     """All runs, those in the charts that are wanted (where none is named, all)."""
     runs = [site.run(name) for name in wanted] if wanted else list(site.runs.values())
     measured = [(run, _phases(run)) for run in runs]
     names = list(dict.fromkeys(phase.name for _, found in measured for phase in found))
     sampled = [name for name in names if not name.startswith(("eval", "demonstrate"))]
-    failures = [_failures(run, of_run) for run, of_run in measured]
+    failures = [_failures(run) for run in runs]
     return "runs.html", {
         "lines": [_line(run) for run in site.runs.values()],
         "compared": [run.name for run in runs],
@@ -51,13 +43,9 @@ def runs_page(site: Site, wanted: Sequence[str]) -> tuple[str, dict[str, object]
     }
 
 
-def _failures(run: OpenedRun, found: Sequence[Phase]) -> Failures:
-    counts: dict[str, int] = {}
-    tried = [phase for phase in found if not phase.name.startswith("demonstrate")]
-    for phase in tried:
-        for kind, count in phase.failures.items():
-            counts[kind] = counts.get(kind, 0) + count
-    return Failures(run.name, sum(phase.attempts for phase in tried), counts)
+def _failures(run: OpenedRun) -> Failing:
+    with run.index.open() as connection:
+        return failing_run(connection, run.name)
 
 
 def _phases(run: OpenedRun) -> list[Phase]:

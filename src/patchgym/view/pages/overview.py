@@ -1,12 +1,12 @@
 """A run in one page: what it is, how far it is, what its attempts come to phase by phase, what its updates did."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from pydantic import JsonValue
 
 from patchgym.view.charts import Chart, Series, bar_chart, line_chart
 from patchgym.view.checklist import kept_checklists
+from patchgym.view.failing import Failing, failing_phases, failure_chart, failure_kinds
 from patchgym.view.figures import Phase, Spread, phases, reward_bins
 from patchgym.view.opened import OpenedRun
 from patchgym.view.query import Query
@@ -26,14 +26,15 @@ _OVER_TASKS = "95% interval over tasks"
 def overview_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str, object]]:
     """The overview."""
     with run.index.open() as connection:
-        found = phases(connection)
+        found, failed = phases(connection), failing_phases(connection)
         bins = reward_bins(connection)
     checks = kept_checklists(run.files)
     evaluations = kept_evaluations(run.files.evaluations())
     return "overview.html", {
         "phases": found,
-        "charts": phase_charts(found, bins),
-        "kinds": failure_kinds(found),
+        "charts": phase_charts(found, bins, failed),
+        "failures": failed,
+        "kinds": failure_kinds(failed),
         "curves": update_curves(run.updates()),
         "updates": [update_line(name, report) for name, report in run.updates()],
         "evaluations": evaluations,
@@ -45,7 +46,7 @@ def overview_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[s
     }
 
 
-def phase_charts(found: Sequence[Phase], bins: Sequence[tuple[str, int]]) -> list[Chart]:
+def phase_charts(found: Sequence[Phase], bins: Sequence[tuple[str, int]], failed: Sequence[Failing]) -> list[Chart]:
     """What changes over phases; of a run with one phase, how its rewards lie."""
     sampled = [phase for phase in found if not phase.measures]
     heldout = [phase for phase in found if phase.measures] or [one for one in found if one.solved_heldout]
@@ -66,6 +67,7 @@ def phase_charts(found: Sequence[Phase], bins: Sequence[tuple[str, int]]) -> lis
                 [("proof", lambda one: one.hacked_over), ("to look at", lambda one: one.marked_over)],
                 percent=True,
             ),
+            failure_chart(failed),
         ]
     return [chart for chart in charts if chart is not None]
 
@@ -83,20 +85,6 @@ def _over(
 
 def _plain(value: float | None) -> Spread | None:
     return Spread(value, None, None, 0) if value is not None else None
-
-
-class _Failing(Protocol):
-    @property
-    def failures(self) -> dict[str, int]: ...
-
-
-def failure_kinds(found: Sequence[_Failing]) -> list[str]:
-    """The kinds of failure that occur, the most common first."""
-    totals: dict[str, int] = {}
-    for phase in found:
-        for kind, count in phase.failures.items():
-            totals[kind] = totals.get(kind, 0) + count
-    return sorted(totals, key=lambda kind: -totals[kind])
 
 
 def update_line(name: str, report: Mapping[str, JsonValue]) -> dict[str, object]:

@@ -48,7 +48,7 @@ def tasks_page(site: Site, run: OpenedRun, query: Query) -> tuple[str, dict[str,
     text = f"""
         SELECT task, max(split) AS split, count(*) AS attempts, sum(solved) AS solved, count(solved) AS graded,
                avg(reward) AS reward, max(reward) - min(reward) AS apart, avg(steps) AS steps,
-               sum(proofs > 0) AS hacked, sum(marks > 0) AS marked, min(rowid) AS first
+               sum(hacked) AS hacked, sum(marks > 0) AS marked, min(rowid) AS first
         FROM attempts WHERE instr(lower(task), lower(?)) GROUP BY task ORDER BY {_ORDERS[order]}
     """
     with run.index.open() as connection:

@@ -3,7 +3,8 @@
 import re
 from typing import Literal
 
-from patchgym.records import StopReason, Trajectory, Verdict
+from patchgym.records.report import Verdict
+from patchgym.records.trajectory import StopReason, Trajectory
 
 WhoseTime = Literal["policy", "sandbox", "endpoint", "unknown"]
 
