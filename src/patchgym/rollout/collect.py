@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, brief, run_episode, tools_named
+from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, run_episode, tools_named
 from patchgym.config import Settings
 from patchgym.content import diff_trees
 from patchgym.errors import SandboxError
@@ -36,22 +36,23 @@ from patchgym.reward import RewardSettings, score_patch
 from patchgym.reward.hacks import attempt_of, find_hacks
 from patchgym.reward.value.features import StepsValue
 from patchgym.reward.value.opened import opened_value
+from patchgym.rollout.briefings import Briefings
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
 from patchgym.rollout.shared import Shared
 from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
-from patchgym.testrun import built_environment, coverage_tool, sandbox_spec
+from patchgym.testrun import built_environment, sandbox_spec
 
 
 class RolloutSettings(Settings):
     """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
     episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
     action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
-    lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them. ``turns`` is a limit of this run where
-    the task's own is higher (0: none). With ``grade_once``, attempts at a task that made the same patch share one
-    grading: that is faster, and says less of whether gradings agree."""
+    lines that are likely to be wrong (``patchgym.rollout.briefings``, found out once a task on this machine). ``turns``
+    is a limit of this run where the task's own is higher (0: none). With ``grade_once``, attempts at a task that made
+    the same patch share one grading: that is faster, and says less of whether gradings agree."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -94,7 +95,8 @@ class Collector:
     of whole groups.
 
     The run's object store must hold the tasks' trees, and ``factory`` must make its sandboxes from that store;
-    ``build`` gives the directory of a built environment (blocking; called in threads).
+    ``build`` gives the directory of a built environment (blocking; called in threads). Briefings are kept in ``cache``
+    (None: this machine's) and shared with other runs.
     """
 
     def __init__(
@@ -104,11 +106,13 @@ class Collector:
         build: Callable[[Environment], Path],
         rewards: RewardSettings,
         seed: int,
+        *,
+        cache: Path | None = None,
     ) -> None:
         self._run, self._factory, self._build = run, factory, build
         self._rewards, self._seed = rewards, seed
         self._grader = Grader(factory, run.objects, build)
-        self._briefings = Shared[str]()
+        self._briefings = Briefings(factory, run.objects, build, cache)
         self._gradings = Shared[TestReport]()
 
     async def collect(
@@ -279,25 +283,10 @@ class Collector:
         """Raises:
         SandboxError: no sandbox could be had for the briefing.
         """
-        briefing = await self._briefing(task, settings.briefing) if settings.briefing else ""
+        briefing = await self._briefings.text(task, settings.briefing) if settings.briefing else ""
         policy, objects = source.for_task(task, self._run.objects), self._run.objects
         episode = settings.episode(self._sampling(name, settings))
         return Surroundings(settings.view(task), policy, objects, episode, briefing)
-
-    async def _briefing(self, task: Task, lines: int) -> str:
-        """What an agent is told beforehand; found out once a task."""
-        return await self._briefings.get((task.content_hash(), lines), lambda: self._brief(task, lines))
-
-    async def _brief(self, task: Task, lines: int) -> str:
-        built = await built_environment(task.environment, self._build)
-        if built.folder is None:  # coverage.py is for our Pythons
-            return ""
-        tool = await asyncio.to_thread(coverage_tool, task.environment, self._build)
-        sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built, coverage=tool))
-        try:
-            return await brief(sandbox, task.view(), self._run.objects, lines)
-        finally:
-            await sandbox.close()
 
     async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
         if not settings.grade_once:
