@@ -1,0 +1,56 @@
+"""Which tasks the warm start imitates, and which the rounds take."""
+
+import pytest
+
+from patchgym.cli.closed_loop import parted
+from patchgym.cli.recipe import LoopRecipe
+from patchgym.config import validated
+from patchgym.errors import ConfigError
+from patchgym.records import Scope, Task
+from tests.records_for_tests import make_task
+
+SIZES = (5, 1, 3, 1, 2, 4, 1, 2, 9, 1)
+TASKS = [
+    make_task(f"t-{at}").model_copy(update={"scope": Scope(files=1, hunks=1, lines=lines)})
+    for at, lines in enumerate(SIZES)
+]
+
+
+def recipe(**settings: object) -> LoopRecipe:
+    return validated(LoopRecipe, settings, "test")
+
+
+def names(tasks: list[Task]) -> list[str]:
+    return [task.id for task in tasks]
+
+
+def test_without_demonstrations_of_their_own_both_take_all_tasks_smallest_first() -> None:
+    imitated, practised = parted(recipe(), TASKS)
+    assert names(imitated) == names(practised)
+    assert [task.scope.lines for task in practised] == sorted(SIZES)
+
+
+@pytest.mark.parametrize("order", ["smallest", "drawn"])
+def test_no_round_takes_a_task_whose_solution_was_imitated(order: str) -> None:
+    imitated, practised = parted(recipe(demonstrations=4, order=order), TASKS)
+    assert len(imitated) == 4
+    assert sorted(names(imitated) + names(practised)) == sorted(names(TASKS))
+
+
+def test_the_seed_decides_which_tasks_are_imitated_and_their_order() -> None:
+    drawn = [names(parted(recipe(demonstrations=4, order="drawn", seed=seed), TASKS)[1]) for seed in (1, 2, 1)]
+    assert drawn[0] == drawn[2]
+    assert set(drawn[0]) != set(drawn[1])
+    assert names(parted(recipe(order="drawn", seed=1), TASKS)[1]) != names(TASKS)
+
+
+def test_the_rounds_need_tasks_that_are_left() -> None:
+    with pytest.raises(ConfigError, match="imitates 10 tasks, and there are 10"):
+        parted(recipe(demonstrations=10), TASKS)
+
+
+def test_the_last_stage_bounds_the_tasks_of_the_rounds() -> None:
+    stages = [{"tasks": 3, "rounds": 1}]
+    assert [task.scope.lines for task in parted(recipe(stages=stages), TASKS)[1]] == [1, 1, 1]
+    imitated, practised = parted(recipe(stages=stages, demonstrations=5), TASKS)
+    assert (len(imitated), len(practised)) == (5, 3)
