@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from patchgym.agent import Ranking, rank, shown
@@ -41,8 +42,9 @@ class Briefings:
         self._folder = (cache or cache_root()) / "briefings"
         self._rankings = Shared[Ranking | None]()
 
-    async def text(self, task: Task, lines: int) -> str:
+    async def text(self, task: Task, lines: int, slots: asyncio.Semaphore | None = None) -> str:
         """The ``lines`` lines that are most likely wrong, as a text for the agent; empty where nothing can be told.
+        Tests are run in one of ``slots``.
 
         Raises:
             SandboxError: no sandbox could be had, or it was lost.
@@ -51,29 +53,33 @@ class Briefings:
         """
         view = task.view()
         key = ranking_key(view)
-        ranking = await self._rankings.get(key, lambda: self._ranking(task, view, key))
+        ranking = await self._rankings.get(key, lambda: self._ranking(task, view, key, slots))
         if ranking is None:  # this time nothing was found out; the next one tries again
             self._rankings.forget(key)
             return ""
         return shown(ranking, view, self._objects, lines)
 
-    async def _ranking(self, task: Task, view: TaskView, key: str) -> Ranking | None:
+    async def _ranking(self, task: Task, view: TaskView, key: str, slots: asyncio.Semaphore | None) -> Ranking | None:
         file = self._folder / f"{key}.json"
         kept = read_ranking(file)
         if kept is not None:
             return kept
+        async with slots or nullcontext():
+            found = await self._find(task, view)
+        if found is not None:
+            keep_ranking(file, found)
+        return found
+
+    async def _find(self, task: Task, view: TaskView) -> Ranking | None:
         built = await built_environment(task.environment, self._build)
         if built.folder is None:  # coverage.py is for our Pythons
             return Ranking(places=())
         tool = await asyncio.to_thread(coverage_tool, task.environment, self._build)
         sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built, coverage=tool))
         try:
-            found = await rank(sandbox, view, self._objects)
+            return await rank(sandbox, view, self._objects)
         finally:
             await sandbox.close()
-        if found is not None:
-            keep_ranking(file, found)
-        return found
 
 
 def ranking_key(view: TaskView) -> str:

@@ -52,7 +52,9 @@ class RolloutSettings(Settings):
     action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
     lines that are likely to be wrong (``patchgym.rollout.briefings``, found out once a task on this machine). ``turns``
     is a limit of this run where the task's own is higher (0: none). With ``grade_once``, attempts at a task that made
-    the same patch share one grading: that is faster, and says less of whether gradings agree."""
+    the same patch share one grading: that is faster, and says less of whether gradings agree. ``gradings`` is how many
+    of them and of briefings are made at once (0: all under way): each is a run of tests that fills a core, and more
+    than there are cores take a local model's time to sample and run out of their own."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -64,6 +66,7 @@ class RolloutSettings(Settings):
     briefing: int = Field(0, ge=0)
     turns: int = Field(0, ge=0)
     grade_once: bool = False
+    gradings: int = Field(0, ge=0)
 
     @field_validator("tools")
     @classmethod
@@ -114,6 +117,7 @@ class Collector:
         self._grader = Grader(factory, run.objects, build)
         self._briefings = Briefings(factory, run.objects, build, cache)
         self._gradings = Shared[TestReport]()
+        self._slots = asyncio.Semaphore()  # of each collection anew: it belongs to its event loop
 
     async def collect(
         self,
@@ -137,6 +141,7 @@ class Collector:
             if _trajectory_id(phase.name, task, sample) not in have
         ]
         gate = asyncio.Semaphore(settings.concurrency)
+        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
 
         async def one(task: Task, sample: int) -> None:
             async with gate:
@@ -167,6 +172,7 @@ class Collector:
             DataError: there is no value model such as ``search`` names, or its hash is another.
         """
         have = set(self._run.tree_ids)
+        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
         by_steps = opened_value(search.value, search.value_hash)[0] if search.by_steps else None
         gate = asyncio.Semaphore(settings.concurrency)
 
@@ -283,18 +289,22 @@ class Collector:
         """Raises:
         SandboxError: no sandbox could be had for the briefing.
         """
-        briefing = await self._briefings.text(task, settings.briefing) if settings.briefing else ""
+        briefing = await self._briefings.text(task, settings.briefing, self._slots) if settings.briefing else ""
         policy, objects = source.for_task(task, self._run.objects), self._run.objects
         episode = settings.episode(self._sampling(name, settings))
         return Surroundings(settings.view(task), policy, objects, episode, briefing)
 
     async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
         if not settings.grade_once:
-            return await self._grader.grade(task, patch)
-        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grader.grade(task, patch))
+            return await self._grade(task, patch)
+        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grade(task, patch))
         if report.verdict is Verdict.INFRA_ERROR:  # it was not the patch: the next one is graded by itself
             self._gradings.forget((task.content_hash(), patch))
         return report
+
+    async def _grade(self, task: Task, patch: str) -> TestReport:
+        async with self._slots:
+            return await self._grader.grade(task, patch)
 
     def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
         evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
