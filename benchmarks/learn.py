@@ -54,8 +54,9 @@ def main() -> int:
 
         tasks, recipe, model = asked.out / "tasks", "cpu_tiny", asked.out / "model"
         if not (tasks / "taskset.json").is_file():
-            make_model(model)
             make_tasks(tasks)
+        if not (model / "config.json").is_file():
+            make_model(model, TaskSet.load(tasks).tasks)
         overrides = [f"policy=local:{model.resolve()}", *overrides]
     if asked.commits:
         tasks = joined(tasks, asked.commits, asked.out / "tasks-and-commits")

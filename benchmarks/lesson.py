@@ -6,17 +6,22 @@ whole loop learns: real sandboxes, real gradings, real updates. It says nothing 
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from patchgym.agent import tools_named
+from patchgym.agent.prompt import opening
 from patchgym.content import Entry, ObjectStore, diff_trees, patch_scope
 from patchgym.policy.models import quiet
-from patchgym.records import Environment, Limits, Source, Task, TaskSetManifest, Tests
+from patchgym.policy.plaintext import render_action
+from patchgym.records import Action, Environment, Limits, Source, Task, TaskSetManifest, Tests
 from patchgym.tasks.taskset import write_task_set
 
 OPERATORS = ("+", "-", "*", "//")
@@ -28,16 +33,24 @@ TEMPLATE = (
 )
 
 
-def make_model(folder: Path) -> Path:
-    """A Llama of two layers that reads bytes, with random weights, as a Hugging Face directory."""
+def make_model(folder: Path, tasks: Sequence[Task]) -> Path:
+    """A Llama of two layers with random weights, and a tokenizer for what is said about ``tasks`` (any other text it
+    reads byte by byte), as a Hugging Face directory."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bytes_only = Tokenizer(models.BPE(vocab={char: at for at, char in enumerate(alphabet)}, merges=[]))
-    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytes_only.decoder = decoders.ByteLevel()
-    bytes_only.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    end = bytes_only.token_to_id("<|im_end|>")
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000,
+        min_frequency=2,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(chain.from_iterable(map(_said_of, tasks)), trainer)
+    end = tokenizer.token_to_id("<|im_end|>")
     config = LlamaConfig(
-        vocab_size=bytes_only.get_vocab_size(),
+        vocab_size=tokenizer.get_vocab_size(),
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
@@ -50,7 +63,7 @@ def make_model(folder: Path) -> Path:
     with torch.random.fork_rng(), quiet():
         torch.manual_seed(0)
         LlamaForCausalLM(config).save_pretrained(folder)
-    bytes_only.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     told = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|im_end|>",
@@ -59,6 +72,16 @@ def make_model(folder: Path) -> Path:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
+
+
+def _said_of(task: Task) -> Iterator[str]:
+    """What an agent is told of a task, and the answers that one could think of."""
+    tools = tools_named(("edit_line",))
+    for operator in OPERATORS:
+        line = f"return a {operator} b"
+        for message in opening(task.view(), native=False, tools=tools, briefing=f"m.py:\n2:     {line}"):
+            yield message.content
+        yield render_action(Action(tool="edit_line", arguments={"path": "m.py", "line": 2, "new": line}))
 
 
 def make_tasks(folder: Path) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchgym.agent import brief
+from patchgym.agent import brief, tells
 from patchgym.agent.briefing import suspicious
 from patchgym.content import ObjectStore
 from patchgym.sandbox.environments import build_environment
@@ -61,3 +61,12 @@ def test_the_wrong_line_stands_among_the_few_that_are_told(tmp_path: Path) -> No
     assert hidden.view().failing_tests == ()
     task = hidden
     assert asyncio.run(briefed(3)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "told"),
+    [("a.py", 3, True), ("a.py", 30, False), ("b.py", 3, False), ("b.py", 7, True), ("c.py", 7, False)],
+)
+def test_a_text_tells_of_the_lines_that_stand_in_its_briefing(path: str, line: int, told: bool) -> None:
+    text = "This fails:\n- test_a.py::test_one: 7: no\nLines:\na.py:\n3:     return low\n4: b.py:\nb.py:\n7: x = 3: y"
+    assert tells(text, path, line) is told

@@ -2,12 +2,12 @@
 
 import pytest
 
-from patchgym.cli.closed_loop import parted
+from patchgym.cli.closed_loop import parted, without_guesses
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.config import validated
 from patchgym.errors import ConfigError
-from patchgym.records import Scope, Task
-from tests.records_for_tests import make_task
+from patchgym.records import Action, Message, Scope, Task, Trajectory
+from tests.records_for_tests import make_step, make_task, make_trajectory
 
 SIZES = (5, 1, 3, 1, 2, 4, 1, 2, 9, 1)
 TASKS = [
@@ -54,3 +54,22 @@ def test_the_last_stage_bounds_the_tasks_of_the_rounds() -> None:
     assert [task.scope.lines for task in parted(recipe(stages=stages), TASKS)[1]] == [1, 1, 1]
     imitated, practised = parted(recipe(stages=stages, demonstrations=5), TASKS)
     assert (len(imitated), len(practised)) == (5, 3)
+
+
+def demonstrated(line: int, told: str) -> Trajectory:
+    edit = Action(tool="edit_line", arguments={"path": "a.py", "line": str(line), "new": "x = 1"})
+    prompt = (Message(role="system", content="You fix a bug."), Message(role="user", content=f"Lines:\na.py:\n{told}"))
+    return make_trajectory(line, steps=[make_step(0).model_copy(update={"action": edit, "prompt": prompt})])
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"briefing": 8, "tools": ("edit_line",)}, [3]),
+        ({"briefing": 8, "tools": ("edit_line", "read_file")}, [3, 4]),
+        ({"briefing": 0, "tools": ("edit_line",)}, [3, 4]),
+    ],
+)
+def test_what_the_agent_could_not_know_is_not_imitated(settings: dict[str, object], kept: list[int]) -> None:
+    found = [demonstrated(line, "3: x = 2\n5: y = 4") for line in (3, 4)]
+    assert [one.sample_index for one in without_guesses(found, recipe(rollout=settings))] == kept

@@ -66,6 +66,20 @@ def shown(ranking: Ranking, view: TaskView, objects: ObjectStore, lines: int) ->
     return _shown(worst, texts)
 
 
+def tells(text: str, path: str, line: int) -> bool:
+    """Whether a text tells of a line, in the form that ``shown`` gives it."""
+    here = False
+    for one in text.splitlines():
+        number = one.partition(": ")[0]
+        if one == f"{path}:":
+            here = True
+        elif here and number == str(line):
+            return True
+        elif not number.isdecimal():
+            here = False
+    return False
+
+
 def suspicious(
     coverage: Coverage, failing: Collection[str], passing: Collection[str], lines: int
 ) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from patchgym.agent import tells
 from patchgym.cli.console import say
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.stages import rounds_of, sampling
@@ -22,7 +23,7 @@ from patchgym.diagnose import Alarms
 from patchgym.errors import ConfigError, DataError
 from patchgym.evaluate import EvalReport, evaluate
 from patchgym.evaluate.kept import keep
-from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, Verdict
+from patchgym.records import Checklist, Environment, Gate, Record, Step, Task, TaskSetManifest, Trajectory, Verdict
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -32,6 +33,7 @@ from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import overlap_keys
 from patchgym.train import OnStep, UpdateReport, flat_groups, grpo, sft
 
+_LOOKING = frozenset({"run_tests", "read_file", "search", "run_command"})
 DEMONSTRATE, BASE, WARM, FINAL = "demonstrate", "eval-base", "eval-warm", "eval-final"
 
 
@@ -152,7 +154,9 @@ class ClosedLoop:
         gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
         self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._imitated, 1), gold)
         self._look("demonstrate", self._shown)
-        solved = [t for t in self._shown if t.report is not None and t.report.verdict is Verdict.RESOLVED]
+        solved = without_guesses(
+            [t for t in self._shown if t.report is not None and t.report.verdict is Verdict.RESOLVED], recipe
+        )
         self._evaluations[BASE] = self._evaluate("Held-out, base model", BASE)
         self._updates["warm-start"] = self._update(
             "warm-start",
@@ -317,6 +321,25 @@ def parted(recipe: LoopRecipe, train: Sequence[Task]) -> tuple[list[Task], list[
     practised = [task for task in ordered if task.id not in ids]
     practised = practised[:last] if last else practised
     return [task for task in ordered if task.id in ids] if count else practised, practised
+
+
+def without_guesses(solved: Sequence[Trajectory], recipe: LoopRecipe) -> Sequence[Trajectory]:
+    """Of demonstrations those that the agent could have come to: where all that it sees is its briefing, an edit of
+    another line would teach it to make up lines."""
+    if not recipe.rollout.briefing or _LOOKING.intersection(recipe.rollout.tools):
+        return solved
+    kept = [one for one in solved if not any(map(_guesses, one.steps))]
+    if len(kept) < len(solved):
+        say(f"  {len(solved) - len(kept)} of {len(solved)} demonstrations edit a line that is not told: not imitated")
+    return kept
+
+
+def _guesses(step: Step) -> bool:
+    action = step.action
+    if action is None or action.tool != "edit_line":
+        return False
+    path, line = (str(action.arguments[name]) for name in ("path", "line"))
+    return not any(tells(message.content, path, int(line)) for message in step.prompt)
 
 
 def _size(task: Task) -> tuple[int, int]:
