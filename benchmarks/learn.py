@@ -126,29 +126,31 @@ def is_done(folder: Path) -> bool:
     return (folder / "report.json").is_file() and DONE in RunDirectory.read(folder).evaluations()
 
 
-def spent(out: Path, seed: int) -> dict[str, float | int]:
+def spent(out: Path, seed: int) -> dict[str, float | int] | None:
     """Wall minutes of a seed over all its tries, and the CPU minutes of its loop's own process and those that it waited
-    for, where a try came to its end; what a killed try took is told by the last file that it wrote."""
+    for, of the tries that came to their end. A try that was killed ended with the last file that it wrote. None where
+    no try is on record."""
     tries: dict[float, dict[str, float]] = {}
     for _, line in read_lines(out / TRIES):
         row = json.loads(line)
         if row["seed"] == seed:
             tries.setdefault(row["began"], {}).update(row)
-    begins = [*sorted(tries)[1:], float("inf")]
-    last = max(path.stat().st_mtime for path in (out / f"seed-{seed}").iterdir())
-    wall = sum(
-        row.get("ended", max(began, min(last, next_one))) - began
-        for (began, row), next_one in zip(sorted(tries.items()), begins, strict=True)
-    )
+    if not tries:
+        return None
+    begins = sorted(tries)
+    last = max(path.stat().st_mtime for path in seed_folder(out, seed).iterdir())
+    latest = [min(last, after) for after in begins[1:]] + [last]
+    seconds = [max(0.0, tries[began].get("ended", end) - began) for began, end in zip(begins, latest, strict=True)]
     cpu = sum(row.get("cpu", 0.0) for row in tries.values())
-    return {"minutes": round(wall / 60, 1), "cpu_minutes": round(cpu / 60, 1), "tries": len(tries)}
+    return {"minutes": round(sum(seconds) / 60, 1), "cpu_minutes": round(cpu / 60, 1), "tries": len(tries)}
 
 
 def say_left(out: Path, done: int, seeds: list[int]) -> None:
     """How long the seeds so far took, and what is left at that pace."""
-    minutes = [spent(out, seed)["minutes"] for seed in seeds[:done]]
-    left = (len(seeds) - done) * sum(minutes) / done
-    print(f"Seed {seeds[done - 1]} took {minutes[-1]:.0f} min; {left:.0f} min left of all.", file=sys.stderr)
+    known = [time["minutes"] for time in (spent(out, seed) for seed in seeds[:done]) if time is not None]
+    if known:
+        left = (len(seeds) - done) * sum(known) / len(known)
+        print(f"Seed {seeds[done - 1]} is done; {left:.0f} min left for the others.", file=sys.stderr)
 
 
 def joined(tasks: Path, commits: Path, out: Path) -> Path:

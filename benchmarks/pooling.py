@@ -17,6 +17,7 @@ from patchgym.evaluate.kept import read_evaluation
 from patchgym.records import Task, Trajectory
 from patchgym.rollout import count_run
 from patchgym.store import RunDirectory
+from patchgym.train import UpdateReport
 
 BASE, WARM, RL = "eval-base", "eval-warm", "eval-final"
 NAMES = {BASE: "before", WARM: "after warm start", RL: "after RL"}
@@ -129,23 +130,23 @@ def valid_actions(runs: Iterable[RunDirectory], phase: str) -> Told | None:
 
 
 def rounds_of(run: RunDirectory) -> list[Told]:
-    """Each round of a seed: mean reward, share solved, share of readable actions, and groups without variance."""
-    updates = {row["name"]: row["report"] for row in run.metrics() if row.get("kind") == "update"}
+    """Each round of a seed: mean reward, share solved, share of readable actions, share of groups without variance, and
+    the entropy of the policy's distributions before the update."""
+    rows = [row for row in run.metrics() if row.get("kind") == "update"]
+    updates = {row["name"]: UpdateReport.model_validate(row["report"]) for row in rows}
     found: list[Told] = []
     while attempts := run.phase(f"{ROUND}{len(found) + 1}"):
         counts = count_run(attempts)
         graded = counts.trajectories - counts.infra_error
         update = updates.get(f"{ROUND}{len(found) + 1}")
-        flat = (
-            update["zero_variance_groups"] / update["groups"] if isinstance(update, dict) and update["groups"] else None
-        )
+        flat = update.zero_variance_groups / update.groups if update is not None and update.groups else None
         found.append(
             {
                 "reward": counts.mean_reward,
                 "solved": counts.resolved / graded if graded else None,
                 "valid": counts.valid_action_rate,
                 "flat": flat,
-                "entropy": update["steps"][0]["entropy"] if isinstance(update, dict) and update["steps"] else None,
+                "entropy": update.steps[0].entropy if update is not None and update.steps else None,
             }
         )
     return found
@@ -236,9 +237,9 @@ def tables(told: Told) -> str:
         lines.append(f"{point['round']:>5}{cells}  {spelled(point['held_out'])}")
     lines.append("")
     for seed, one in told["training"].items():
-        lines.append(
-            f"seed {seed}: training reward {figure(one['first'])} -> {figure(one['last'])}, {told['time'][seed]}"
-        )
+        time = told["time"][seed]
+        took = f"{time['minutes']:.0f} min" if time is not None else "-"
+        lines.append(f"seed {seed}: training reward {figure(one['first'])} -> {figure(one['last'])}, {took}")
     for side, one in told["lost"].items():
         rates = f"hacked {one['hacked']}, lost to infrastructure {one['infrastructure']}"
         lines.append(f"{side}: {one['attempts']} attempts, {rates}")

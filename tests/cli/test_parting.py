@@ -1,5 +1,7 @@
 """Which tasks the warm start imitates, and which the rounds take."""
 
+from pathlib import Path
+
 import pytest
 
 from patchgym.cli.closed_loop import parted, without_guesses
@@ -7,6 +9,8 @@ from patchgym.cli.recipe import LoopRecipe
 from patchgym.config import validated
 from patchgym.errors import ConfigError
 from patchgym.records import Action, Message, Scope, Task, Trajectory
+from tests.cli.test_stages import SMALL, Place, needs_torch
+from tests.diagnose.planted.drawn import Drawn
 from tests.records_for_tests import make_step, make_task, make_trajectory
 
 SIZES = (5, 1, 3, 1, 2, 4, 1, 2, 9, 1)
@@ -73,3 +77,13 @@ def demonstrated(line: int, told: str) -> Trajectory:
 def test_what_the_agent_could_not_know_is_not_imitated(settings: dict[str, object], kept: list[int]) -> None:
     found = [demonstrated(line, "3: x = 2\n5: y = 4") for line in (3, 4)]
     assert [one.sample_index for one in without_guesses(found, recipe(rollout=settings))] == kept
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.train
+def test_held_out_tasks_are_measured_after_every_so_many_rounds(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 3, "demonstrations": 1, "evaluation": {"every": 2}, "alarms": {"pause": False}}
+    report = Place(tmp_path).go(recipe(**settings), Drawn({"whole": 0.5, "nothing": 0.5}, looks=(1, 3)))
+    assert list(report.evaluations) == ["eval-base", "eval-warm", "eval-round-2", "eval-final"]
+    assert (report.demonstrations.tasks, {counts.tasks for counts in report.rounds.values()}) == (1, {1})
