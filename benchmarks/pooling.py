@@ -72,9 +72,9 @@ def held_out(reports: Mapping[int, Mapping[str, EvalReport]], tasks: Mapping[str
         found[phase] = {
             "pass_at": {str(one.k): shown(one.estimate) for one in each if one.k & (one.k - 1) == 0},
             "by_seed": {
-                str(seed): by_phase[phase].pass_at_1.value
+                str(seed): one.value
                 for seed, by_phase in reports.items()
-                if phase in by_phase and by_phase[phase].pass_at_1 is not None
+                if phase in by_phase and (one := by_phase[phase].pass_at_1) is not None
             },
             "by_kind": {kind: shown_first(of_kind(outcomes, tasks, kind)) for kind in kinds} if len(kinds) > 1 else {},
         }
@@ -177,8 +177,8 @@ def gain(rounds: Sequence[Told]) -> Told:
     """Mean training reward of the first and of the last quarter of the rounds of a seed."""
     quarter = max(1, len(rounds) // 4)
     first, last = mean_of(rounds[:quarter], "reward"), mean_of(rounds[-quarter:], "reward")
-    known = first is not None and last is not None
-    return {"rounds": len(rounds), "first": first, "last": last, "gain": last - first if known else None}
+    risen = last - first if first is not None and last is not None else None
+    return {"rounds": len(rounds), "first": first, "last": last, "gain": risen}
 
 
 def lost(runs: Iterable[RunDirectory], tasks: Mapping[str, Task]) -> Told:

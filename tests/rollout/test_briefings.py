@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchgym.agent import Ranking
@@ -119,6 +119,7 @@ def test_a_place_that_is_not_in_the_workspace_is_not_told(tmp_path: Path) -> Non
     assert told(NoSandboxes(), objects, task, 9, cache) == TOLD
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 10**6)), max_size=20))
 def test_what_is_kept_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[str, int]]) -> None:
     file = tmp_path_factory.getbasetemp() / "any" / "one.json"
