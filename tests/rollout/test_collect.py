@@ -91,7 +91,7 @@ def test_a_briefing_is_found_out_once_and_told_to_every_agent(tmp_path: Path) ->
     found = collected(tmp_path, gold, settings=settings, build=briefed)
     assert count_run(found).resolved == 2
     for one in found:
-        assert one.steps[0].prompt[-1].content.endswith("other tests least:\ncalc.py:\n6:         return low")
+        assert one.steps[0].prompt[-1].content.endswith("the likeliest first:\ncalc.py:\n6:         return low")
         assert one.steps[0].action == Action(
             tool="edit_line", arguments={"path": "calc.py", "line": "6", "new": "return high"}
         )

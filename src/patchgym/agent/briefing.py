@@ -27,8 +27,9 @@ class Ranking(VersionedRecord):
 
 
 async def brief(sandbox: Sandbox, view: TaskView, objects: ObjectStore, lines: int) -> str:
-    """The ``lines`` lines of the sources that are most likely wrong, with their numbers, as a text for the agent; empty
-    where nothing can be told. The sandbox must have coverage.py at its place (``patchgym.testrun.sandbox_spec``).
+    """The ``lines`` lines of the sources that are most likely wrong, likeliest first and with their numbers, as a text
+    for the agent; empty where nothing can be told. The sandbox must have coverage.py at its place
+    (``patchgym.testrun.sandbox_spec``).
 
     Raises:
         SandboxError: the sandbox was lost.
@@ -58,10 +59,10 @@ async def rank(sandbox: Sandbox, view: TaskView, objects: ObjectStore) -> Rankin
 
 
 def shown(ranking: Ranking, view: TaskView, objects: ObjectStore, lines: int) -> str:
-    """The first ``lines`` places of a ranking of the task's workspace with what stands there, in the order of the
-    files."""
+    """The first ``lines`` places of a ranking of the task's workspace with what stands there, in its order: what is
+    listed first is the likeliest, and says so to who reads no scores."""
     entries = objects.entries(view.workspace)
-    worst = sorted(place for place in ranking.places[:lines] if place[0] in entries)
+    worst = [place for place in ranking.places[:lines] if place[0] in entries]
     texts = {path: objects.get(entries[path].id).decode("utf-8", "backslashreplace").split("\n") for path, _ in worst}
     return _shown(worst, texts)
 
