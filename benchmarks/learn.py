@@ -50,12 +50,12 @@ def main() -> int:
     overrides: list[str] = asked.overrides
     tasks, recipe = asked.tasks, asked.recipe
     if asked.tiny:
-        from lesson import make_model, make_tasks
-
         tasks, recipe, model = asked.out / "tasks", "cpu_tiny", asked.out / "model"
-        if not (tasks / "taskset.json").is_file():
-            make_tasks(tasks)
         if not (model / "config.json").is_file():
+            from lesson import make_model, make_tasks  # they load torch
+
+            if not (tasks / "taskset.json").is_file():
+                make_tasks(tasks)
             make_model(model, TaskSet.load(tasks).tasks)
         overrides = [f"policy=local:{model.resolve()}", *overrides]
     if asked.commits:
