@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from patchgym.content import ObjectStore
+from patchgym.content import ObjectStore, publish_directory
 from patchgym.errors import PatchgymError
 from patchgym.records import Task, TaskSetManifest
 from patchgym.store import RunDirectory
@@ -51,12 +51,11 @@ def main() -> int:
     tasks, recipe = asked.tasks, asked.recipe
     if asked.tiny:
         tasks, recipe, model = asked.out / "tasks", "cpu_tiny", asked.out / "model"
-        if not (model / "config.json").is_file():
+        if not model.is_dir():
             from lesson import make_model, make_tasks  # they load torch
 
-            if not (tasks / "taskset.json").is_file():
-                make_tasks(tasks)
-            make_model(model, TaskSet.load(tasks).tasks)
+            publish_directory(tasks, make_tasks)
+            publish_directory(model, lambda folder: make_model(folder, TaskSet.load(asked.out / "tasks").tasks))
         overrides = [f"policy=local:{model.resolve()}", *overrides]
     if asked.commits:
         tasks = joined(tasks, asked.commits, asked.out / "tasks-and-commits")

@@ -6,6 +6,7 @@ whole loop learns: real sandboxes, real gradings, real updates. It says nothing 
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -33,9 +34,9 @@ TEMPLATE = (
 )
 
 
-def make_model(folder: Path, tasks: Sequence[Task]) -> Path:
-    """A Llama of two layers with random weights, and a tokenizer for what is said about ``tasks`` (any other text it
-    reads byte by byte), as a Hugging Face directory."""
+def make_model(folder: Path, tasks: Sequence[Task]) -> None:
+    """Write a Llama of two layers with random weights, and a tokenizer for what is said about ``tasks`` (any other text
+    it reads byte by byte), into an empty folder."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -71,7 +72,6 @@ def make_model(folder: Path, tasks: Sequence[Task]) -> Path:
         "chat_template": TEMPLATE,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(told), encoding="utf-8")
-    return folder
 
 
 def _said_of(task: Task) -> Iterator[str]:
@@ -84,17 +84,15 @@ def _said_of(task: Task) -> Iterator[str]:
         yield render_action(Action(tool="edit_line", arguments={"path": "m.py", "line": 2, "new": line}))
 
 
-def make_tasks(folder: Path) -> Path:
-    """The task set: eight tasks to train on, two held out."""
-    folder.mkdir(parents=True)
-    objects = ObjectStore(folder.with_name(f"{folder.name}-objects"))
-    tasks = [_task(objects, name, at, "train") for at, name in enumerate(TRAIN)]
-    tasks += [_task(objects, name, at, "heldout") for at, name in enumerate(HELD_OUT)]
-    manifest = TaskSetManifest(
-        name="lesson", recipe={}, funnel={"candidates": len(tasks)}, created_at=datetime(2026, 1, 1, tzinfo=UTC)
-    )
-    write_task_set(folder, manifest, tasks, objects)
-    return folder
+def make_tasks(folder: Path) -> None:
+    """Write the task set into an empty folder: eight tasks to train on, two held out."""
+    with tempfile.TemporaryDirectory() as scratch:
+        objects = ObjectStore(Path(scratch))
+        tasks = [_task(objects, name, at, "train") for at, name in enumerate(TRAIN)]
+        tasks += [_task(objects, name, at, "heldout") for at, name in enumerate(HELD_OUT)]
+        made_at = datetime(2026, 1, 1, tzinfo=UTC)
+        manifest = TaskSetManifest(name="lesson", recipe={}, funnel={"candidates": len(tasks)}, created_at=made_at)
+        write_task_set(folder, manifest, tasks, objects)
 
 
 def _task(objects: ObjectStore, name: str, at: int, split: str) -> Task:
