@@ -113,7 +113,12 @@ def run_seed(seed: int, recipe: str, tasks: Path | None, out: Path, overrides: l
     began, cpu = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
     append_line(out / TRIES, json.dumps({"seed": seed, "began": began}))
     print(f"Seed {seed}: {' '.join(command[1:])}", file=sys.stderr)
-    code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode  # progress goes to standard error
+    loop = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # progress goes to standard error
+    try:
+        code = loop.wait()
+    except KeyboardInterrupt:  # the loop heard it as well, and cleans up
+        loop.wait()
+        raise
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_seconds = used.ru_utime + used.ru_stime - cpu.ru_utime - cpu.ru_stime
     append_line(out / TRIES, json.dumps({"seed": seed, "began": began, "ended": time.time(), "cpu": cpu_seconds}))
@@ -182,3 +187,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except PatchgymError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
