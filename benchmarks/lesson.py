@@ -26,7 +26,10 @@ from patchgym.records import Action, Environment, Limits, Source, Task, TaskSetM
 from patchgym.tasks.taskset import write_task_set
 
 OPERATORS = ("+", "-", "*", "//")
-TRAIN = ("total", "left", "area", "share", "joined", "margin", "volume", "portion")
+TRAIN = (
+    *("total", "left", "area", "share", "joined", "margin", "volume"),
+    *("portion", "amount", "surplus", "surface", "quota", "income", "excess"),
+)
 HELD_OUT = ("balance", "product")
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -85,7 +88,7 @@ def _said_of(task: Task) -> Iterator[str]:
 
 
 def make_tasks(folder: Path) -> None:
-    """Write the task set into an empty folder: eight tasks to train on, two held out."""
+    """Write the task set into an empty folder: 14 tasks to train on, two held out."""
     with tempfile.TemporaryDirectory() as scratch:
         objects = ObjectStore(Path(scratch))
         tasks = [_task(objects, name, at, "train") for at, name in enumerate(TRAIN)]
@@ -96,7 +99,8 @@ def make_tasks(folder: Path) -> None:
 
 
 def _task(objects: ObjectStore, name: str, at: int, split: str) -> Task:
-    right, wrong = OPERATORS[at % 4], OPERATORS[(at + 1) % 4]
+    # What is right cannot be told from what is wrong: that would be learned by heart from a few demonstrations.
+    right, wrong = OPERATORS[at % 4], OPERATORS[(at + 1 + at // 4 % 3) % 4]
     calls = {"test_first": (7, 2), "test_second": (12, 5)}
     checks = [f"def {test}():\n    assert {name}{pair} == {_value(pair, right)}\n" for test, pair in calls.items()]
     visible = f"from m import {name}\n\n\n{checks[0]}"
