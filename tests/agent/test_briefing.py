@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchgym.agent import brief
+from patchgym.agent import Ranking, brief, shown, tells
 from patchgym.agent.briefing import suspicious
 from patchgym.content import ObjectStore
 from patchgym.sandbox.environments import build_environment
@@ -61,3 +61,20 @@ def test_the_wrong_line_stands_among_the_few_that_are_told(tmp_path: Path) -> No
     assert hidden.view().failing_tests == ()
     task = hidden
     assert asyncio.run(briefed(3)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "told"),
+    [("a.py", 3, True), ("a.py", 30, False), ("b.py", 3, False), ("b.py", 7, True), ("c.py", 7, False)],
+)
+def test_a_text_tells_of_the_lines_that_stand_in_its_briefing(path: str, line: int, told: bool) -> None:
+    text = "This fails:\n- test_a.py::test_one: 7: no\nLines:\na.py:\n3:     return low\n4: b.py:\nb.py:\n7: x = 3: y"
+    assert tells(text, path, line) is told
+
+
+def test_lines_are_told_in_the_order_of_their_ranking_under_the_names_of_their_files(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    view = calc_task(objects).view()
+    ranking = Ranking(places=(("calc.py", 6), ("tests/test_calc.py", 1), ("calc.py", 4), ("calc.py", 3)))
+    wanted = "calc.py:\n6:         return low\ntests/test_calc.py:\n1: from calc import clamp, double\ncalc.py:\n4: "
+    assert shown(ranking, view, objects, 3) == f"{wanted}        return low"

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -30,6 +31,7 @@ from patchgym.records import (
 )
 from patchgym.reward import RewardSettings
 from patchgym.rollout import Collector, Phase, PolicyOptions, PolicySource, RolloutSettings, count_run, open_policy
+from patchgym.sandbox import Sandbox, SandboxFactory, SandboxSpec
 from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
 from tests.records_for_tests import make_manifest
@@ -89,7 +91,7 @@ def test_a_briefing_is_found_out_once_and_told_to_every_agent(tmp_path: Path) ->
     found = collected(tmp_path, gold, settings=settings, build=briefed)
     assert count_run(found).resolved == 2
     for one in found:
-        assert one.steps[0].prompt[-1].content.endswith("other tests least:\ncalc.py:\n6:         return low")
+        assert one.steps[0].prompt[-1].content.endswith("the likeliest first:\ncalc.py:\n6:         return low")
         assert one.steps[0].action == Action(
             tool="edit_line", arguments={"path": "calc.py", "line": "6", "new": "return high"}
         )
@@ -109,6 +111,51 @@ def test_attempts_with_one_patch_can_share_a_grading(tmp_path: Path, once: bool)
     reports = [one.report for one in collected(tmp_path, open_policy("gold", PolicyOptions()), 3, settings)]
     assert all(report is not None and report.verdict is Verdict.RESOLVED for report in reports)
     assert len({report.seconds for report in reports if report is not None}) == (1 if once else 3)
+
+
+class Counted:
+    """The sandboxes of another factory for trees other than one, and the most of them that were there at once."""
+
+    def __init__(self, factory: SandboxFactory, but: str) -> None:
+        self.kind, self._factory, self._but = factory.kind, factory, but
+        self.there = self.most = 0
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        sandbox = await self._factory.create(spec)
+        if spec.tree == self._but:
+            return sandbox
+        self.there += 1
+        self.most = max(self.most, self.there)
+        return cast("Sandbox", CountedSandbox(sandbox, self))
+
+
+class CountedSandbox:
+    def __init__(self, sandbox: Sandbox, by: Counted) -> None:
+        self._sandbox, self._by = sandbox, by
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sandbox, name)
+
+    async def close(self) -> None:
+        await self._sandbox.close()
+        self._by.there -= 1
+
+
+@pytest.mark.parametrize(("samples", "gradings", "at_once"), [(1, 0, 1), (4, 2, 2), (4, 0, 4)])
+def test_no_more_attempts_are_graded_at_once_than_asked_for(
+    tmp_path: Path, samples: int, gradings: int, at_once: int
+) -> None:
+    settings = RolloutSettings(gradings=gradings, turns=1)
+    run = RunDirectory.open_for_writing(tmp_path / "run", make_manifest())
+    task = calc_task(run.objects)
+    with sandboxes(run.objects, tmp_path) as factory:
+        counted = Counted(factory, task.workspace)
+        collector = Collector(run, counted, here, RewardSettings(), 7)
+        source = open_policy("noop", PolicyOptions())
+        found = asyncio.run(collector.collect(Phase("rollout", [task], samples), source, settings))
+    run.close()
+    assert count_run(found).unresolved == samples
+    assert counted.most == at_once
 
 
 def test_a_tool_that_there_is_not_is_refused() -> None:

@@ -9,7 +9,7 @@ from patchgym.records import Action, Message, Service, TaskView
 
 _ROLE = "You fix a bug in a Python repository. Do not edit tests."
 
-_BRIEFING = "Lines that the failing tests run, and other tests least:"
+_BRIEFING = "Lines that the failing tests run, and other tests least, the likeliest first:"
 _NATIVE = "Every answer is one tool call: look at the code, edit it, run the tests, and submit when they pass."
 _PLAIN = "Each turn, write one action: a line 'tool: NAME', then a line 'name: value' for each argument. Tools:\n"
 _PLAIN_WITH_BLOCKS = """Each turn, write one action. A value of several lines stands between <<< and >>>:

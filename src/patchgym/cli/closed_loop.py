@@ -6,22 +6,24 @@ that was interrupted goes through the same parts again and finds them done.
 """
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from patchgym.agent import tells
 from patchgym.cli.console import say
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.stages import rounds_of, sampling
 from patchgym.cli.updating import describe, watched_update
 from patchgym.cli.workshop import collect, search
 from patchgym.diagnose import Alarms
-from patchgym.errors import DataError
+from patchgym.errors import ConfigError, DataError
 from patchgym.evaluate import EvalReport, evaluate
 from patchgym.evaluate.kept import keep
-from patchgym.records import Checklist, Environment, Gate, Record, Task, TaskSetManifest, Trajectory, outcome
+from patchgym.records import Checklist, Environment, Gate, Record, Step, Task, TaskSetManifest, Trajectory, outcome
 from patchgym.rollout import Collector, Phase, PolicySource, RunCounts, TrainableSource, count_run, open_policy
 from patchgym.rollout.policies import PolicyOptions
 from patchgym.sandbox import SandboxFactory
@@ -31,6 +33,7 @@ from patchgym.tasks.overlap.fingerprints import fingerprint_tasks
 from patchgym.tasks.overlap.refuse import overlap_keys
 from patchgym.train import OnStep, UpdateReport, flat_groups, grpo, sft
 
+_LOOKING = frozenset({"run_tests", "read_file", "search", "run_command"})
 DEMONSTRATE, BASE, WARM, FINAL = "demonstrate", "eval-base", "eval-warm", "eval-final"
 
 
@@ -80,9 +83,9 @@ class ClosedLoop:
         """``build`` gives the directory of a built environment; with ``go_on`` it passes what the run has found broken
         so far."""
         self._recipe, self._run, self._source = recipe, run, source
-        last = recipe.stages[-1].tasks if recipe.stages else 0
-        ordered = sorted(train, key=lambda task: (task.scope.files, task.scope.lines))
-        self._train, self._heldout = (ordered[:last] if last else ordered), heldout
+        self._imitated, self._practised = parted(recipe, train)
+        others = self._practised if recipe.demonstrations else ()
+        self._train, self._heldout = [*self._imitated, *others], heldout
         self._collector = Collector(run, factory, build, recipe.reward, recipe.seed)
         self._current = start
         self._began = time.monotonic()
@@ -117,11 +120,11 @@ class ClosedLoop:
         """
         stage = self._recipe.stages[number - 1]
         if stage.trains:
-            self._learn(rounds_of(stage, self._recipe, len(self._train)))
+            self._learn(rounds_of(stage, self._recipe, len(self._practised)))
         else:
             if stage.after_warm_start:
                 self._prepare()
-            name, (tasks, samples) = f"stage-{number}", sampling(stage, self._recipe, self._train)
+            name, (tasks, samples) = f"stage-{number}", sampling(stage, self._recipe, self._practised)
             self._rounds[name] = self._collect(f"Stage {number}: rollouts", Phase(name, tasks, samples), self._source)
         return self._alarms.after(f"stage-{number}", self._rounds.get(f"stage-{number}", ()), stop=True)
 
@@ -149,9 +152,9 @@ class ClosedLoop:
             return
         recipe = self._recipe
         gold = open_policy("gold", PolicyOptions(tools=recipe.rollout.tools))
-        self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._train, 1), gold)
+        self._shown = self._collect("Demonstrations (gold)", Phase(DEMONSTRATE, self._imitated, 1), gold)
         self._look("demonstrate", self._shown)
-        solved = [one for one in self._shown if outcome.solved(one)]
+        solved = without_guesses([one for one in self._shown if outcome.solved(one)], recipe)
         self._evaluations[BASE] = self._evaluate("Held-out, base model", BASE)
         self._updates["warm-start"] = self._update(
             "warm-start",
@@ -177,6 +180,10 @@ class ClosedLoop:
             self._look(name, self._rounds[name])
             self._updates[name] = self._reinforce(name, self._rounds[name])
             self._look(f"{name}, update")
+            every = self._recipe.evaluation.every
+            if every and index % every == 0 and index < rounds:
+                measured = f"eval-{name}"
+                self._evaluations[measured] = self._evaluate(f"Held-out, after round {index}", measured)
         if rounds:
             self._evaluations[FINAL] = self._evaluate("Held-out, after RL", FINAL)
 
@@ -190,10 +197,10 @@ class ClosedLoop:
             say(f"  Alarm after {place}: {broken.check}: {broken.evidence}")
 
     def _round(self, index: int) -> Phase:
-        """The round's tasks: turn by turn through the training set, smallest solution first."""
-        count = min(self._recipe.tasks_per_round, len(self._train))
+        """The round's tasks: turn by turn through those that the rounds take, in their order."""
+        count = min(self._recipe.tasks_per_round, len(self._practised))
         first = (index - 1) * count
-        tasks = [self._train[(first + offset) % len(self._train)] for offset in range(count)]
+        tasks = [self._practised[(first + offset) % len(self._practised)] for offset in range(count)]
         return Phase(f"round-{index}", tasks, self._recipe.samples)
 
     def _collect(self, title: str, phase: Phase, source: PolicySource) -> list[Trajectory]:
@@ -290,6 +297,51 @@ class ClosedLoop:
                 )
             return report
         return None
+
+
+def parted(recipe: LoopRecipe, train: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+    """The tasks whose solutions the warm start imitates, and those that the rounds take, each in its order.
+
+    Raises:
+        ConfigError: all would be imitated, and none left.
+    """
+    drawn = sorted(train, key=lambda task: hashlib.sha256(f"{recipe.seed}/{task.id}".encode()).digest())
+    last = recipe.stages[-1].tasks if recipe.stages else 0
+    count = recipe.demonstrations
+    if count and count >= len(train):
+        raise ConfigError(
+            f"The recipe imitates {count} tasks, and there are {len(train)} to train on",
+            why="The rounds take the tasks that are left.",
+            mend="Lower demonstrations, or take a larger task set.",
+        )
+    ids = {task.id for task in drawn[:count]}
+    ordered = drawn if recipe.order == "drawn" else sorted(train, key=_size)
+    practised = [task for task in ordered if task.id not in ids]
+    practised = practised[:last] if last else practised
+    return [task for task in ordered if task.id in ids] if count else practised, practised
+
+
+def without_guesses(solved: Sequence[Trajectory], recipe: LoopRecipe) -> Sequence[Trajectory]:
+    """Of demonstrations those that the agent could have come to: where all that it sees is its briefing, an edit of
+    another line would teach it to make up lines."""
+    if not recipe.rollout.briefing or _LOOKING.intersection(recipe.rollout.tools):
+        return solved
+    kept = [one for one in solved if not any(map(_guesses, one.steps))]
+    if len(kept) < len(solved):
+        say(f"  {len(solved) - len(kept)} of {len(solved)} demonstrations edit a line that is not told: not imitated")
+    return kept
+
+
+def _guesses(step: Step) -> bool:
+    action = step.action
+    if action is None or action.tool != "edit_line":
+        return False
+    path, line = (str(action.arguments[name]) for name in ("path", "line"))
+    return not any(tells(message.content, path, int(line)) for message in step.prompt)
+
+
+def _size(task: Task) -> tuple[int, int]:
+    return task.scope.files, task.scope.lines
 
 
 def _rewards(found: Sequence[Trajectory]) -> tuple[float, ...]:

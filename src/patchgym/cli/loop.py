@@ -191,7 +191,7 @@ def show_report(report: LoopReport, *, staged: bool = False) -> None:
         f"{report.funnel.get('candidates', 0)} candidates" + (f" (dropped: {dropped})" if dropped else "") + "\n"
     )
     if report.evaluations:
-        show_eval({_NAMES[name]: evaluation for name, evaluation in report.evaluations.items()})
+        show_eval({_NAMES.get(name, f"after {name[5:]}"): found for name, found in report.evaluations.items()})
     _show_rounds(report)
     for name, update in report.updates.items():
         show_line(f"\nUpdate {name}. {describe(update)}.")

@@ -18,10 +18,12 @@ from patchgym.train.estimate import Expected, Machine, ModelShape
 
 
 class EvalSettings(Settings):
-    """Held-out measurement: samples a task and how they are drawn (temperature 0 is greedy)."""
+    """Held-out measurement: samples a task and how they are drawn (temperature 0 is greedy). It is made before, after
+    the warm start and after the last round, and with ``every`` after every so many rounds as well (0: not)."""
 
     samples: int = Field(1, ge=1)
     temperature: float = Field(0.0, ge=0.0)
+    every: int = Field(0, ge=0)
 
 
 class Stage(Settings):
@@ -55,12 +57,14 @@ class Stage(Settings):
 class LoopRecipe(Settings):
     """Everything that ``patchgym loop`` does, in the order in which it does it.
 
-    ``rounds`` rounds of reinforcement learning take ``tasks_per_round`` training tasks each (turn by turn through the
-    set, smallest solution first) with ``samples`` samples of each; with ``search`` a sample is a search tree. A group
-    whose rewards do not differ gets ``resample`` samples more, once. ``train_on_benchmarks`` lets it train on tasks
-    that come from a benchmark, which are held out otherwise; the run's manifest records it. ``base_url`` is where the
-    server of a policy ``vllm:MODEL`` is, and ``start`` the model on this machine that is trained for it, if MODEL is no
-    path.
+    The warm start imitates the solutions of ``demonstrations`` training tasks, which are drawn by the seed; the rounds
+    take the others, whose solutions the policy never saw (0: both take all tasks). ``rounds`` rounds of reinforcement
+    learning take ``tasks_per_round`` training tasks each (turn by turn through the set, in an ``order``: the smallest
+    solution first, or drawn by the seed) with ``samples`` samples of each; with ``search`` a sample is a search tree. A
+    group whose rewards do not differ gets ``resample`` samples more, once. ``train_on_benchmarks`` lets it train on
+    tasks that come from a benchmark, which are held out otherwise; the run's manifest records it. ``base_url`` is where
+    the server of a policy ``vllm:MODEL`` is, and ``start`` the model on this machine that is trained for it, if MODEL
+    is no path.
 
     With ``stages`` it goes on from one to the next through gates; the last one trains, and says how long in place of
     ``rounds``. ``diagnose`` are the thresholds of the checks, and ``alarms`` says whether they pause.
@@ -68,6 +72,8 @@ class LoopRecipe(Settings):
 
     seed: int = 0
     policy: str = "local:smollm2"
+    demonstrations: int = Field(0, ge=0)
+    order: Literal["smallest", "drawn"] = "smallest"
     rounds: int = Field(2, ge=0)
     tasks_per_round: int = Field(6, ge=1)
     samples: int = Field(4, ge=2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, brief, run_episode, tools_named
+from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, run_episode, tools_named
 from patchgym.config import Settings
 from patchgym.content import diff_trees
 from patchgym.errors import SandboxError
@@ -36,22 +36,25 @@ from patchgym.reward import RewardSettings, score_patch
 from patchgym.reward.hacks import attempt_of, find_hacks
 from patchgym.reward.value.features import StepsValue
 from patchgym.reward.value.opened import opened_value
+from patchgym.rollout.briefings import Briefings
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
 from patchgym.rollout.shared import Shared
 from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
-from patchgym.testrun import built_environment, coverage_tool, sandbox_spec
+from patchgym.testrun import built_environment, sandbox_spec
 
 
 class RolloutSettings(Settings):
     """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
     episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
     action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
-    lines that are likely to be wrong, as ``patchgym.agent.briefing`` finds them. ``turns`` is a limit of this run where
-    the task's own is higher (0: none). With ``grade_once``, attempts at a task that made the same patch share one
-    grading: that is faster, and says less of whether gradings agree."""
+    lines that are likely to be wrong (``patchgym.rollout.briefings``, found out once a task on this machine). ``turns``
+    is a limit of this run where the task's own is higher (0: none). With ``grade_once``, attempts at a task that made
+    the same patch share one grading: that is faster, and says less of whether gradings agree. ``gradings`` is how many
+    of them and of briefings are made at once (0: all under way): each is a run of tests that fills a core, and more
+    than there are cores take a local model's time to sample and run out of their own."""
 
     concurrency: int = 16
     temperature: float = 1.0
@@ -63,6 +66,7 @@ class RolloutSettings(Settings):
     briefing: int = Field(0, ge=0)
     turns: int = Field(0, ge=0)
     grade_once: bool = False
+    gradings: int = Field(0, ge=0)
 
     @field_validator("tools")
     @classmethod
@@ -94,7 +98,8 @@ class Collector:
     of whole groups.
 
     The run's object store must hold the tasks' trees, and ``factory`` must make its sandboxes from that store;
-    ``build`` gives the directory of a built environment (blocking; called in threads).
+    ``build`` gives the directory of a built environment (blocking; called in threads). Briefings are kept in ``cache``
+    (None: this machine's) and shared with other runs.
     """
 
     def __init__(
@@ -104,12 +109,15 @@ class Collector:
         build: Callable[[Environment], Path],
         rewards: RewardSettings,
         seed: int,
+        *,
+        cache: Path | None = None,
     ) -> None:
         self._run, self._factory, self._build = run, factory, build
         self._rewards, self._seed = rewards, seed
         self._grader = Grader(factory, run.objects, build)
-        self._briefings = Shared[str]()
+        self._briefings = Briefings(factory, run.objects, build, cache)
         self._gradings = Shared[TestReport]()
+        self._slots = asyncio.Semaphore()  # of each collection anew: it belongs to its event loop
 
     async def collect(
         self,
@@ -133,6 +141,7 @@ class Collector:
             if _trajectory_id(phase.name, task, sample) not in have
         ]
         gate = asyncio.Semaphore(settings.concurrency)
+        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
 
         async def one(task: Task, sample: int) -> None:
             async with gate:
@@ -163,6 +172,7 @@ class Collector:
             DataError: there is no value model such as ``search`` names, or its hash is another.
         """
         have = set(self._run.tree_ids)
+        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
         by_steps = opened_value(search.value, search.value_hash)[0] if search.by_steps else None
         gate = asyncio.Semaphore(settings.concurrency)
 
@@ -279,33 +289,22 @@ class Collector:
         """Raises:
         SandboxError: no sandbox could be had for the briefing.
         """
-        briefing = await self._briefing(task, settings.briefing) if settings.briefing else ""
+        briefing = await self._briefings.text(task, settings.briefing, self._slots) if settings.briefing else ""
         policy, objects = source.for_task(task, self._run.objects), self._run.objects
         episode = settings.episode(self._sampling(name, settings))
         return Surroundings(settings.view(task), policy, objects, episode, briefing)
 
-    async def _briefing(self, task: Task, lines: int) -> str:
-        """What an agent is told beforehand; found out once a task."""
-        return await self._briefings.get((task.content_hash(), lines), lambda: self._brief(task, lines))
-
-    async def _brief(self, task: Task, lines: int) -> str:
-        built = await built_environment(task.environment, self._build)
-        if built.folder is None:  # coverage.py is for our Pythons
-            return ""
-        tool = await asyncio.to_thread(coverage_tool, task.environment, self._build)
-        sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built, coverage=tool))
-        try:
-            return await brief(sandbox, task.view(), self._run.objects, lines)
-        finally:
-            await sandbox.close()
-
     async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
         if not settings.grade_once:
-            return await self._grader.grade(task, patch)
-        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grader.grade(task, patch))
+            return await self._grade(task, patch)
+        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grade(task, patch))
         if report.verdict is Verdict.INFRA_ERROR:  # it was not the patch: the next one is graded by itself
             self._gradings.forget((task.content_hash(), patch))
         return report
+
+    async def _grade(self, task: Task, patch: str) -> TestReport:
+        async with self._slots:
+            return await self._grader.grade(task, patch)
 
     def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
         evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
