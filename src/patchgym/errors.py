@@ -16,6 +16,7 @@
     ├── PausedError               1   an alarm is up: the run waits for a person, and keeps what it has
     └── InfrastructureError       1   a fault that the policy cannot cause: never a reward, never a failure of the agent
         ├── SandboxError              the sandbox could not be made or was lost
+        │   └── WorkLostError         ... with the worker of a cluster that held it, three times
         └── EndpointError             a model endpoint refused, stalled or answered garbage
             └── EndpointRetryable     ... in a way that passes: time-outs, 429, 5xx, a dropped connection
 
@@ -138,6 +139,10 @@ class InfrastructureError(PatchgymError):
 
 class SandboxError(InfrastructureError):
     """The sandbox could not be made, or was lost while it ran."""
+
+
+class WorkLostError(SandboxError):
+    """Three workers of a cluster were lost one after the other while they did one and the same piece of work."""
 
 
 class EndpointError(InfrastructureError):
