@@ -75,8 +75,8 @@ def unpack(data: bytes, store: ObjectStore, most: int) -> list[str]:
     """Store what a pack holds; the ids. A pack that opens to more than ``most`` bytes is refused before it does.
 
     Raises:
-        DataError: it is damaged, too large, or not what it says: an id that its data does not have, a tree with an entry
-            that is unsound or missing.
+        DataError: it is damaged, too large, or not what it says: an id that its data does not have, a tree with an
+            entry that is unsound or missing.
         StorageError: the disk is full.
     """
     opener = zlib.decompressobj()

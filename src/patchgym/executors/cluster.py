@@ -1,7 +1,7 @@
 """A Ray cluster as a fleet: the only module that knows Ray.
 
-What goes through Ray are bytes, which it carries as they are. A worker is an actor of ``worker.Worker`` that is bound to
-one node; Ray starts nothing again by itself, because who does lost work again must know that it was lost.
+What goes through Ray are bytes, which it carries as they are. A worker is an actor of ``worker.Worker`` that is bound
+to one node; Ray starts nothing again by itself, because who does lost work again must know that it was lost.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ class RayCluster:
 
     @classmethod
     def connect(cls, address: str, *, timeout_s: float = CONNECT_S) -> Self:
-        """Join the cluster at ``address``: ``ray`` for the one that this machine belongs to (or ``$RAY_ADDRESS`` names),
-        ``ray://HOST:PORT`` for one that is reached through its Ray Client server.
+        """Join the cluster at ``address``: ``ray`` for the one that this machine belongs to (or ``$RAY_ADDRESS``
+        names), ``ray://HOST:PORT`` for one that is reached through its Ray Client server.
 
         Raises:
             UsageError: it is no such address.
-            PrerequisiteError: Ray is not installed, no cluster answers there in time, or its version of Ray or Python is
-                another one.
+            PrerequisiteError: Ray is not installed, no cluster answers there in time, or its version of Ray or Python
+                is another one.
         """
         target = _target(address)
         try:
@@ -101,6 +101,11 @@ class RayCluster:
             .remote(spec)
         )
         return RayHand(self._ray, actor, node.name)
+
+    def slots(self, need: Need) -> int:
+        """How many items the nodes that are there now have room for at once; at least one."""
+        rooms = [node.room(need) for told in self._ray.nodes() if (node := _node(told)).alive]
+        return max(1, sum(rooms) * need.slots)
 
     def gpus(self) -> float:
         """How many GPUs the cluster has now."""

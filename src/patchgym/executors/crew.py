@@ -1,8 +1,8 @@
 """The near side: workers on the nodes of a cluster, what each has in hand, and the work of those that were lost.
 
 Nothing is sent before a slot is free for it, and nothing to a node that has not said that it can do the work. A worker
-that is lost gives its items back, and they are done again elsewhere. An item that cost two workers is tried a third time
-in a worker that does nothing else, so that what it shared a worker with is not blamed for it.
+that is lost gives its items back, and they are done again elsewhere. An item that cost two workers is tried a third
+time in a worker that does nothing else, so that what it shared a worker with is not blamed for it.
 """
 
 import asyncio
@@ -331,7 +331,7 @@ class Crew(Generic[Item, Result]):
             have = ", ".join(f"{node.name} has {node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in alive[:5])
             raise PrerequisiteError(
                 "The cluster has no room for a worker",
-                why=f"One takes {need.cpus:g} CPUs, {need.memory_bytes / 1024**3:g} GB of memory and {need.gpus:g} GPUs; "
+                why=f"One takes {need.cpus:g} CPUs, {need.memory_bytes / 1024**3:g} GB and {need.gpus:g} GPUs; "
                 f"{have or 'no node is there'}; waited {self._settings.patience:g} s.",
                 mend="Add nodes, wait for others' work to end, or ask for less: --worker cpus=N.",
             )

@@ -146,8 +146,8 @@ class Fleet(Protocol):
 
 
 async def send_objects(hand: Hand, node: Node, objects: ObjectStore, roots: frozenset[str]) -> None:
-    """Give a node what it lacks of ``roots`` and all that they reach. Of more than a few objects it is asked first which
-    of them it has: its cache outlives a run.
+    """Give a node what it lacks of ``roots`` and all that they reach. Of more than a few objects it is asked first
+    which of them it has: its cache outlives a run.
 
     Raises:
         DataError: an object is missing here.

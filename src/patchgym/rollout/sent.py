@@ -20,8 +20,8 @@ _MODEL_BYTES = 4 * 1024**3
 
 
 class AttemptSpec(WorkSpec[Attempt, Trajectory]):
-    """Attempts of one phase. Each worker opens the ``policy`` for itself: an endpoint must be within its reach, a model's
-    directory on its disk. Of ``scripted:FILE`` the file's text travels along, as ``script``."""
+    """Attempts of one phase. Each worker opens the ``policy`` for itself: an endpoint must be within its reach, a
+    model's directory on its disk. Of ``scripted:FILE`` the file's text travels along, as ``script``."""
 
     ITEM: ClassVar[type[Record]] = Attempt
     RESULT: ClassVar[type[Record]] = Trajectory
