@@ -17,7 +17,7 @@ from patchgym.records import Environment, Task
 from tests.workshop import calc_task, need_namespaces
 
 _STORE_BYTES = 80 * 1024**2
-_QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 5}
+_QUICK = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
 
 
 def need_ray() -> None:

@@ -15,6 +15,7 @@ from patchgym.errors import (
     PrerequisiteError,
     SandboxError,
     StorageError,
+    WorkLostError,
 )
 from patchgym.executors.wire import (
     answer,
@@ -77,7 +78,7 @@ def test_work_that_is_not_known_is_told(data: bytes) -> None:
 
 
 def test_what_is_too_large_is_refused_with_its_size() -> None:
-    with pytest.raises(DataError, match="too large") as raised:
+    with pytest.raises(WorkLostError, match="too large") as raised:
         check_size(600 * 1024**2, "The result of x")
     assert "600 MB" in raised.value.why
 

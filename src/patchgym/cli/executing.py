@@ -118,9 +118,8 @@ def noted(run: RunDirectory | None) -> Callable[[dict[str, JsonValue]], None]:
 def redone_and_set_aside(run: RunDirectory) -> tuple[int, int]:
     """How often work of a run was done again because its worker was lost, and how much of it was given up, over all
     sittings."""
-    events = [row.get("event") for row in run.metrics() if row.get("kind") == EVENTS]
-    aside = events.count("set_aside")
-    return events.count("lost") - aside, aside
+    events = [row for row in run.metrics() if row.get("kind") == EVENTS]
+    return sum(row.get("again") is True for row in events), sum(row.get("event") == "set_aside" for row in events)
 
 
 def _tell(event: dict[str, JsonValue]) -> None:
@@ -129,7 +128,7 @@ def _tell(event: dict[str, JsonValue]) -> None:
         case "refused":
             say(f"  {node} gets no work: {why}")
         case "lost":
-            say(f"  {event.get('item')}: its worker on {node} was lost (try {event.get('try')}): {why}")
+            say(f"  {event.get('item')}: its worker on {node} was lost: {why}")
         case "set_aside":
             say(f"  {event.get('item')} is set aside: {why}")
         case "node":

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from patchgym.errors import DataError, PatchgymError, PrerequisiteError, UsageError
+from patchgym.errors import PatchgymError, PrerequisiteError, UsageError, WorkLostError
 from patchgym.executors.fleet import Hand, Node, WorkerLost
 from patchgym.executors.work import Need
 from patchgym.executors.worker import Worker
@@ -122,7 +122,7 @@ class RayHand(Hand):
         """See ``Hand.ask``. An exception of the far side that is none of ours is a bug there, and is raised here.
 
         Raises:
-            DataError: Ray's own store has no room for the message.
+            WorkLostError: Ray's own store has no room for the message.
         """
         errors = self._ray.exceptions
         try:
@@ -131,7 +131,7 @@ class RayHand(Hand):
             raise
         except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
             size = sum(map(len, arguments)) / 1024**2
-            raise DataError(
+            raise WorkLostError(
                 f"Ray's object store has no room for a message of {size:,.1f} MB",
                 why=str(error)[:400],
                 mend="Start Ray with a larger --object-store-memory.",

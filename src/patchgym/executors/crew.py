@@ -140,7 +140,10 @@ class Crew(Generic[Item, Result]):
         await asyncio.gather(*tasks, return_exceptions=True)
         self._managing = None
         workers, self._workers = self._workers, []
-        await asyncio.gather(*(worker.hand.end() for worker in workers))
+        for worker in workers:
+            if not worker.ready:  # it would not answer in time
+                worker.hand.kill()
+        await asyncio.gather(*(worker.hand.end() for worker in workers if worker.ready))
 
     async def _do(self, item: Item) -> Result:
         name, why = self._work.name(item), ""
@@ -153,18 +156,24 @@ class Crew(Generic[Item, Result]):
                     async with self._alone:
                         return await self._try(item, name, alone=True)
                 except WorkerLost as lost:
-                    why = lost.why
-                    self._redone += strike < TRIES - 1
-                    self._on_event({"event": "lost", "item": name, "node": lost.node, "why": why, "try": strike + 1})
+                    why, again = lost.why, strike < TRIES - 1
+                    self._redone += again
+                    self._on_event({"event": "lost", "item": name, "node": lost.node, "why": why, "again": again})
+                except WorkLostError as error:
+                    self._note_set_aside(name, str(error))
+                    raise
         finally:
             self._in_hand -= 1
-        self._set_aside.append(name)
-        self._on_event({"event": "set_aside", "item": name, "why": why})
+        self._note_set_aside(name, why)
         raise WorkLostError(
             f"{name} cost {TRIES} workers and is set aside",
             why=f"The last one: {why}",
             mend="Look into the logs of that node; memory is the usual cause (--worker memory_gb=N).",
         )
+
+    def _note_set_aside(self, name: str, why: str) -> None:
+        self._set_aside.append(name)
+        self._on_event({"event": "set_aside", "item": name, "why": why})
 
     async def _try(self, item: Item, name: str, *, alone: bool = False) -> Result:
         worker = await (self._worker_alone() if alone else self._slot())

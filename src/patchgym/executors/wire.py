@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from patchgym import errors
-from patchgym.errors import BuildFailure, DataError, EnvironmentBuildError, PatchgymError
+from patchgym.errors import BuildFailure, DataError, EnvironmentBuildError, PatchgymError, WorkLostError
 from patchgym.executors.work import WorkSpec
 from patchgym.records import Record
 
@@ -50,7 +50,7 @@ def encode_record(record: Record, what: str) -> bytes:
     """A record as it is sent; ``what`` is its name in messages.
 
     Raises:
-        DataError: it is too large.
+        WorkLostError: it is too large.
     """
     data = record.model_dump_json().encode()
     check_size(len(data), what)
@@ -61,10 +61,10 @@ def check_size(size: int, what: str) -> None:
     """Refuse what is too large to be sent.
 
     Raises:
-        DataError: it is larger than ``MOST_MESSAGE``.
+        WorkLostError: it is larger than ``MOST_MESSAGE``.
     """
     if size > MOST_MESSAGE:
-        raise DataError(
+        raise WorkLostError(
             f"{what} is too large to be sent between nodes",
             why=f"It has {size / 1024**2:,.0f} MB; the limit is {MOST_MESSAGE // 1024**2} MB.",
             mend="Do this one without --executor, or lower the task's limit of output bytes.",

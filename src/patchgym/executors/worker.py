@@ -53,6 +53,7 @@ class Worker:
         self._factory = sandbox_kind(self._spec.sandbox)(self._objects)
         self._opening = asyncio.Lock()
         self._doer: Doer[Any, Any] | None = None
+        self._doing: set[asyncio.Task[Any]] = set()
         self._near: set[str] = set()  # what the near side has, for it named it
 
     async def report(self) -> bytes:
@@ -91,10 +92,15 @@ class Worker:
     async def do(self, data: bytes) -> bytes:
         """Do an item; the answer holds the result and the objects that it names and the near side lacks. Where an
         object that the item needs is not here, the head says ``lacking`` and nothing was done."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._doing.add(task)
         try:
             return await self._do(data)
         except PatchgymError as error:
             return answer_of_error(error)
+        finally:
+            self._doing.discard(task)
 
     async def _do(self, data: bytes) -> bytes:
         item = self._item(data)
@@ -134,6 +140,10 @@ class Worker:
 
     async def close(self) -> bytes:
         """End all that runs here, and remove what this worker wrote."""
+        doing = list(self._doing)
+        for task in doing:
+            task.cancel()
+        await asyncio.gather(*doing, return_exceptions=True)
         if self._doer is not None:
             await self._doer.close()
         self._factory.close()

@@ -1,0 +1,256 @@
+"""The same work on a real Ray cluster of three nodes, which come and go while it is done."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import JsonValue
+
+from patchgym.content import ObjectStore
+from patchgym.errors import PrerequisiteError, UsageError, WorkLostError
+from patchgym.executors import CrewSettings
+from patchgym.executors.cluster import RayCluster, connect_error
+from patchgym.executors.crew import Crew
+from patchgym.records import Task, Trajectory
+from patchgym.reward import RewardSettings
+from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, open_policy
+from patchgym.rollout.likeness import normalised
+from patchgym.rollout.sent import Replaying, ReplaySpec, attempt_spec
+from patchgym.sandbox import NamespaceSandboxes
+from patchgym.sandbox.environments import build_environment
+from patchgym.store import RunDirectory
+from patchgym.tasks.proof.far import Benched, BenchSpec, Grade
+from tests.executors.cluster import add_node, cluster, hermetic, need_ray, wait_for
+from tests.executors.toys import Answer, Ask, ToySpec
+from tests.records_for_tests import make_manifest
+from tests.sandbox.box import processes_with
+from tests.workshop import tree_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+UNTIMED = {"started_at", "seconds", "sampling_seconds", "timing", "at"}
+
+
+class Ground:
+    """A cluster with its cache, joined."""
+
+    def __init__(self, made: Any, fleet: RayCluster, cache: Path) -> None:
+        self.made, self.fleet, self.cache = made, fleet, cache
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    cache = tmp_path_factory.mktemp("ray") / "cache"
+    with cluster(3, cache) as made, RayCluster.connect("ray") as fleet:
+        yield Ground(made, fleet, cache)
+
+
+def untimed(value: Any) -> Any:
+    """A record's JSON without its times, and without those that programs print."""
+    if isinstance(value, dict):
+        return {key: untimed(inner) for key, inner in value.items() if key not in UNTIMED}
+    if isinstance(value, list):
+        return [untimed(inner) for inner in value]
+    return normalised(value) if isinstance(value, str) else value
+
+
+def rollouts(ground: Ground, folder: Path, policy: str, samples: int, *, far: bool) -> tuple[list[Trajectory], Task]:
+    """A phase of a run in a folder, made here or on the cluster."""
+    run = RunDirectory.open_for_writing(folder / "run", make_manifest())
+    task = hermetic(run.objects, ground.cache)
+    factory = NamespaceSandboxes(run.objects, cache=folder / "cache")
+    settings, rewards, options = RolloutSettings(), RewardSettings(), PolicyOptions()
+    collector, phase = Collector(run, factory, build_environment, rewards, 7), Phase("rollout", [task], samples)
+
+    async def work() -> list[Trajectory]:
+        if not far:
+            return await collector.collect(phase, open_policy(policy, options), settings)
+        spec = attempt_spec("rollout", policy, options, settings, rewards, 7, sandbox="namespace")
+        async with Crew(ground.fleet, spec, run.objects) as crew:
+            return await collector.collect_by(crew, phase, policy)
+
+    try:
+        found = asyncio.run(work())
+        assert all(state in run.objects for one in found for state in [step.state_after for step in one.steps])
+        return found, task
+    finally:
+        factory.close()
+        run.close()
+
+
+@pytest.mark.parametrize("policy", ["gold", "noop", "noisy:0.5"])
+def test_a_run_on_the_cluster_is_the_run_made_here(ground: Ground, tmp_path: Path, policy: str) -> None:
+    made = {}
+    for far in (False, True):
+        found, _ = rollouts(ground, tmp_path / str(far), policy, 3, far=far)
+        made[far] = [json.dumps(untimed(one.model_dump(mode="json")), sort_keys=True) for one in found]
+    assert made[True] == made[False]
+
+
+def test_gradings_and_replays_come_out_as_here(ground: Ground, tmp_path: Path) -> None:
+    found, task = rollouts(ground, tmp_path, "gold", 1, far=False)
+    objects = ObjectStore(tmp_path / "run" / "objects")
+
+    async def work() -> None:
+        async with (
+            Crew(ground.fleet, BenchSpec(), objects) as bench,
+            Crew(ground.fleet, ReplaySpec(), objects) as again,
+        ):
+            graded = await bench.do(Benched(ask=Grade(task=task, patch=task.gold_patch)))
+            assert graded.report is not None
+            assert graded.report.verdict.value == "resolved"
+            replayed = await again.do(Replaying(task=task, trajectory=found[0]))
+            assert (replayed.diverged, replayed.verdict) == (0, "resolved")
+
+    asyncio.run(work())
+
+
+def toys(
+    ground: Ground, folder: Path, work: Any, spec: ToySpec | None = None
+) -> tuple[Any, list[dict[str, JsonValue]]]:
+    events: list[dict[str, JsonValue]] = []
+    objects = ObjectStore(folder / "near")
+
+    async def within() -> Any:
+        async with Crew(ground.fleet, ToySpec(), objects, on_event=events.append) as crew:
+            return await work(crew, objects)
+
+    return asyncio.run(within()), events
+
+
+def test_a_node_killed_and_one_added_while_running_lose_and_double_nothing(ground: Ground, tmp_path: Path) -> None:
+    extra = add_node(ground.made)
+
+    async def work(crew: Crew[Ask, Answer], objects: ObjectStore) -> list[Answer]:
+        root = tree_of(objects, {"a.py": "1\n"})
+        items = [Ask(name=str(at), do="tree", tree=root, text=str(at), seconds=1.0) for at in range(24)]
+        tasks = [asyncio.create_task(crew.do(item)) for item in items]
+        await asyncio.wait(tasks[:4])
+        await asyncio.to_thread(ground.made.remove_node, extra, False)
+        await asyncio.to_thread(add_node, ground.made)
+        found = [await task for task in tasks]
+        assert crew.report().workers_lost == 1
+        assert all(answer.tree is not None and answer.tree in objects for answer in found)
+        return found
+
+    found, events = toys(ground, tmp_path, work)
+    assert [answer.name for answer in found] == [str(at) for at in range(24)]
+    assert len([event for event in events if event["event"] == "node"]) == 5
+
+
+def test_work_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(ground: Ground, tmp_path: Path) -> None:
+    async def work(crew: Crew[Ask, Answer], objects: ObjectStore) -> list[Answer]:
+        others = asyncio.gather(*(crew.do(Ask(name=str(at), seconds=0.2)) for at in range(6)))
+        with pytest.raises(WorkLostError, match="poison"):
+            await crew.do(Ask(name="poison", do="die"))
+        assert crew.report().set_aside == ("poison",)
+        return list(await others)
+
+    found, _ = toys(ground, tmp_path, work)
+    assert [answer.name for answer in found] == [str(at) for at in range(6)]
+
+
+def test_a_worker_killed_in_the_middle_of_a_command_leaves_no_process(ground: Ground, tmp_path: Path) -> None:
+    marker = f"31{os.getpid()}.7"
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"*": [{"tool": "run_command", "arguments": {"command": f"sleep {marker}"}}]}))
+    objects = ObjectStore(tmp_path / "near")
+    task = hermetic(objects, ground.cache)
+    spec = attempt_spec(
+        "rollout", f"scripted:{script}", PolicyOptions(), RolloutSettings(), RewardSettings(), 7, sandbox="namespace"
+    )
+
+    async def work() -> None:
+        from patchgym.rollout.collect import Attempt
+
+        async with Crew(ground.fleet, spec, objects, concurrency=1) as crew:
+            going = asyncio.create_task(crew.do(Attempt(task=task, sample=0)))
+            assert await asyncio.to_thread(wait_for, lambda: bool(processes_with(marker)), 120)
+            for worker in crew._workers:
+                assert worker.node.report is not None
+                os.kill(worker.node.report.pid, 9)
+            assert await asyncio.to_thread(wait_for, lambda: crew.report().workers_lost == 1, 60)
+            going.cancel()
+
+    asyncio.run(work())
+    assert wait_for(lambda: not processes_with(marker), 30)
+
+
+def test_a_bug_on_the_far_side_is_raised_here(ground: Ground, tmp_path: Path) -> None:
+    async def work(crew: Crew[Ask, Answer], objects: ObjectStore) -> Answer:
+        return await crew.do(Ask(name="x", do="bug"))
+
+    with pytest.raises(ZeroDivisionError):
+        toys(ground, tmp_path, work)
+
+
+def test_a_node_without_room_gets_no_worker(ground: Ground, tmp_path: Path) -> None:
+    async def work() -> None:
+        settings = CrewSettings(patience=2)
+        async with Crew(ground.fleet, ToySpec(cpus=2.0), ObjectStore(tmp_path / "near"), settings) as crew:
+            await crew.do(Ask(name="x"))
+
+    with pytest.raises(PrerequisiteError, match="no room"):
+        asyncio.run(work())
+
+
+def in_another_process(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", f"from patchgym.executors.cluster import RayCluster\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **variables},
+    )
+
+
+def test_another_version_of_ray_is_told_as_that(ground: Ground) -> None:
+    code = "import ray\nray.__version__ = '2.39.0'\nRayCluster.connect('ray')"
+    done = in_another_process(code)
+    assert "another version of Ray or Python" in done.stderr
+    assert "2.39.0" in done.stderr
+
+
+def test_an_address_where_nothing_listens_is_told_soon() -> None:
+    need_ray()
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(PrerequisiteError, match="No Ray cluster answers"):
+        RayCluster.connect(f"ray://127.0.0.1:{port}")
+    assert time.monotonic() - began < 20
+
+
+def test_an_address_that_accepts_and_never_answers_is_given_up() -> None:
+    need_ray()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"ray://127.0.0.1:{silent.getsockname()[1]}"
+        code = f"import time\nRayCluster.connect({address!r}, timeout_s=5)"
+        done = in_another_process(code)
+    assert "No Ray cluster answers" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["rya", "http://host:1", "ray://host", "ray://host:x", "ray://"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="no executor"):
+        RayCluster.connect(address)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Version mismatch: The cluster was started with:\n    Ray: 2.9", "another version"),
+        ("ray client connection timeout", "No Ray cluster answers"),
+    ],
+)
+def test_what_ray_says_is_told_in_our_words(said: str, told: str) -> None:
+    error = connect_error(RuntimeError(said), "ray")
+    assert isinstance(error, PrerequisiteError)
+    assert told in error.what
