@@ -22,7 +22,11 @@ class ProcessHand:
             [sys.executable, "-m", "tests.executors.processes", str(cache)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(part for part in (str(Path.cwd()), *sys.path) if part)},
+            env={
+                **os.environ,
+                "PATCHGYM_CACHE": str(cache),
+                "PYTHONPATH": os.pathsep.join(part for part in (str(Path.cwd()), *sys.path) if part),
+            },
         )
         self._spec = spec
         self._waiting: dict[int, asyncio.Future[bytes]] = {}

@@ -159,6 +159,17 @@ def test_a_node_that_refuses_gets_no_work_and_is_told_of(tmp_path: Path) -> None
     assert set(bench.fleet.hired) == {"b"}
 
 
+def test_a_fleet_whose_nodes_cannot_make_the_sandbox_is_told_of_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    bench = Bench(tmp_path, "a", spec=ToySpec(sandbox="docker"))
+    with pytest.raises(PrerequisiteError, match="No node of the cluster can do this work") as raised:
+        bench.run(lambda crew: crew.do(Ask(name="x")))
+    assert "a: " in raised.value.why
+    assert [event["event"] for event in bench.events] == ["refused"]
+
+
 def test_a_fleet_without_room_is_told_in_time(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "a", spec=ToySpec(cpus=4.0), patience=1.0)
     with pytest.raises(PrerequisiteError, match="no room") as raised:

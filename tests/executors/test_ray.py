@@ -19,23 +19,18 @@ from patchgym.errors import PrerequisiteError, UsageError, WorkLostError
 from patchgym.executors import CrewSettings
 from patchgym.executors.cluster import RayCluster, connect_error
 from patchgym.executors.crew import Crew
-from patchgym.records import Task, Trajectory
 from patchgym.reward import RewardSettings
-from patchgym.rollout import Collector, Phase, PolicyOptions, RolloutSettings, open_policy
-from patchgym.rollout.likeness import normalised
+from patchgym.rollout import PolicyOptions, RolloutSettings
+from patchgym.rollout.collect import Attempt
 from patchgym.rollout.sent import Replaying, ReplaySpec, attempt_spec
-from patchgym.sandbox import NamespaceSandboxes
-from patchgym.sandbox.environments import build_environment
-from patchgym.store import RunDirectory
 from patchgym.tasks.proof.far import Benched, BenchSpec, Grade
 from tests.executors.cluster import add_node, cluster, hermetic, need_ray, wait_for
+from tests.executors.same import rollouts, untimed
 from tests.executors.toys import Answer, Ask, ToySpec
-from tests.records_for_tests import make_manifest
 from tests.sandbox.box import processes_with
 from tests.workshop import tree_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
-UNTIMED = {"started_at", "seconds", "sampling_seconds", "timing", "at"}
 
 
 class Ground:
@@ -52,50 +47,17 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield Ground(made, fleet, cache)
 
 
-def untimed(value: Any) -> Any:
-    """A record's JSON without its times, and without those that programs print."""
-    if isinstance(value, dict):
-        return {key: untimed(inner) for key, inner in value.items() if key not in UNTIMED}
-    if isinstance(value, list):
-        return [untimed(inner) for inner in value]
-    return normalised(value) if isinstance(value, str) else value
-
-
-def rollouts(ground: Ground, folder: Path, policy: str, samples: int, *, far: bool) -> tuple[list[Trajectory], Task]:
-    """A phase of a run in a folder, made here or on the cluster."""
-    run = RunDirectory.open_for_writing(folder / "run", make_manifest())
-    task = hermetic(run.objects, ground.cache)
-    factory = NamespaceSandboxes(run.objects, cache=folder / "cache")
-    settings, rewards, options = RolloutSettings(), RewardSettings(), PolicyOptions()
-    collector, phase = Collector(run, factory, build_environment, rewards, 7), Phase("rollout", [task], samples)
-
-    async def work() -> list[Trajectory]:
-        if not far:
-            return await collector.collect(phase, open_policy(policy, options), settings)
-        spec = attempt_spec("rollout", policy, options, settings, rewards, 7, sandbox="namespace")
-        async with Crew(ground.fleet, spec, run.objects) as crew:
-            return await collector.collect_by(crew, phase, policy)
-
-    try:
-        found = asyncio.run(work())
-        assert all(state in run.objects for one in found for state in [step.state_after for step in one.steps])
-        return found, task
-    finally:
-        factory.close()
-        run.close()
-
-
 @pytest.mark.parametrize("policy", ["gold", "noop", "noisy:0.5"])
 def test_a_run_on_the_cluster_is_the_run_made_here(ground: Ground, tmp_path: Path, policy: str) -> None:
-    made = {}
-    for far in (False, True):
-        found, _ = rollouts(ground, tmp_path / str(far), policy, 3, far=far)
-        made[far] = [json.dumps(untimed(one.model_dump(mode="json")), sort_keys=True) for one in found]
-    assert made[True] == made[False]
+    made = [
+        [untimed(one.model_dump(mode="json")) for one in rollouts(fleet, ground.cache, tmp_path / name, policy, 3)[0]]
+        for name, fleet in (("here", None), ("there", ground.fleet))
+    ]
+    assert made[0] == made[1]
 
 
 def test_gradings_and_replays_come_out_as_here(ground: Ground, tmp_path: Path) -> None:
-    found, task = rollouts(ground, tmp_path, "gold", 1, far=False)
+    found, task = rollouts(None, ground.cache, tmp_path, "gold", 1)
     objects = ObjectStore(tmp_path / "run" / "objects")
 
     async def work() -> None:
@@ -168,8 +130,6 @@ def test_a_worker_killed_in_the_middle_of_a_command_leaves_no_process(ground: Gr
     )
 
     async def work() -> None:
-        from patchgym.rollout.collect import Attempt
-
         async with Crew(ground.fleet, spec, objects, concurrency=1) as crew:
             going = asyncio.create_task(crew.do(Attempt(task=task, sample=0)))
             assert await asyncio.to_thread(wait_for, lambda: bool(processes_with(marker)), 120)
