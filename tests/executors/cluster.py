@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from patchgym.content import ObjectStore
-from patchgym.records import Environment, Task
+from patchgym.records import Task
 from tests.workshop import calc_task, need_namespaces
 
 _STORE_BYTES = 80 * 1024**2
@@ -23,10 +23,6 @@ _QUICK = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000,
 def need_ray() -> None:
     """Skip, loudly, where Ray is not installed."""
     pytest.importorskip("ray", reason="LOUD SKIP: Ray is not installed: pip install 'patchgym[ray]'")
-
-
-def need_sandboxes() -> None:
-    need_namespaces()
 
 
 @contextmanager
@@ -81,15 +77,11 @@ def hermetic(objects: ObjectStore, cache: Path) -> Task:
     """The tiny task, with this interpreter's environment in the cache in the place of the one that would be built."""
     task = calc_task(objects)
     key = task.environment.model_dump_json(include={"python", "lock", "distribution"})
-    _lie(cache, key)
-    return task
-
-
-def _lie(cache: Path, key: str) -> None:
     place = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         place.symlink_to(sys.prefix)
+    return task
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -100,8 +92,3 @@ def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
             return True
         time.sleep(0.2)
     return holds()
-
-
-def python() -> Environment:
-    """An environment that needs no download."""
-    return Environment(python=f"{sys.version_info.major}.{sys.version_info.minor}", lock="")

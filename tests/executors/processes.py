@@ -10,6 +10,7 @@ from pathlib import Path
 from patchgym.executors.fleet import Node, WorkerLost
 from patchgym.executors.work import Need
 from patchgym.executors.worker import Worker
+from tests.workshop import here
 
 
 class ProcessHand:
@@ -134,7 +135,7 @@ async def serve(cache: Path) -> None:
     os.dup2(2, 1)
     first = await asyncio.to_thread(receive, 0)
     assert first is not None
-    worker = Worker(first[1][1], cache)
+    worker = Worker(first[1][1], cache, here)  # this interpreter's environment: no download
 
     async def one(number: int, method: str, arguments: list[bytes]) -> None:
         send(out, number, await getattr(worker, method)(*arguments))

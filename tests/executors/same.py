@@ -16,6 +16,7 @@ from patchgym.sandbox.environments import build_environment
 from patchgym.store import RunDirectory
 from tests.executors.cluster import hermetic
 from tests.records_for_tests import make_manifest
+from tests.workshop import calc_task, here
 
 UNTIMED = {"started_at", "seconds", "sampling_seconds", "timing", "validated_at", "test_seconds"}
 
@@ -30,14 +31,16 @@ def untimed(value: Any) -> Any:
 
 
 def rollouts(
-    fleet: Fleet | None, cache: Path, folder: Path, policy: str, samples: int
+    fleet: Fleet | None, folder: Path, policy: str, samples: int, cache: Path | None = None
 ) -> tuple[list[Trajectory], Task]:
-    """A phase of a run in a folder, made by a fleet or (None) here."""
+    """A phase of a run in a folder, made by a fleet or (None) here. Environments are this interpreter's, or those of a
+    cache."""
     run = RunDirectory.open_for_writing(folder / "run", make_manifest())
-    task = hermetic(run.objects, cache)
+    task = hermetic(run.objects, cache) if cache is not None else calc_task(run.objects)
+    build = here if cache is None else build_environment
     factory = NamespaceSandboxes(run.objects, cache=folder / "cache")
     settings, rewards, options = RolloutSettings(), RewardSettings(), PolicyOptions()
-    collector, phase = Collector(run, factory, build_environment, rewards, 7), Phase("rollout", [task], samples)
+    collector, phase = Collector(run, factory, build, rewards, 7), Phase("rollout", [task], samples)
 
     async def work() -> list[Trajectory]:
         if fleet is None:

@@ -50,14 +50,14 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 @pytest.mark.parametrize("policy", ["gold", "noop", "noisy:0.5"])
 def test_a_run_on_the_cluster_is_the_run_made_here(ground: Ground, tmp_path: Path, policy: str) -> None:
     made = [
-        [untimed(one.model_dump(mode="json")) for one in rollouts(fleet, ground.cache, tmp_path / name, policy, 3)[0]]
+        [untimed(one.model_dump(mode="json")) for one in rollouts(fleet, tmp_path / name, policy, 3, ground.cache)[0]]
         for name, fleet in (("here", None), ("there", ground.fleet))
     ]
     assert made[0] == made[1]
 
 
 def test_gradings_and_replays_come_out_as_here(ground: Ground, tmp_path: Path) -> None:
-    found, task = rollouts(None, ground.cache, tmp_path, "gold", 1)
+    found, task = rollouts(None, tmp_path, "gold", 1, ground.cache)
     objects = ObjectStore(tmp_path / "run" / "objects")
 
     async def work() -> None:

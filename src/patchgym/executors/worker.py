@@ -10,6 +10,8 @@ import platform
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from patchgym.errors import DataError, PatchgymError, PrerequisiteError
 from patchgym.executors.node import NodeCache
 from patchgym.executors.wire import answer, answer_of_error, check_size, decode_spec
 from patchgym.executors.work import Doer, Place
-from patchgym.records import Record
+from patchgym.records import Environment, Record
 from patchgym.sandbox import sandbox_kind
+from patchgym.sandbox.environments import build_environment
 
 
 class NodeReport(Record):
@@ -39,8 +42,11 @@ class NodeReport(Record):
 class Worker:
     """One worker. ``spec`` is an encoded ``WorkSpec``."""
 
-    def __init__(self, spec: bytes, cache: Path | None = None) -> None:
-        """``cache`` is where the node keeps things (default: patchgym's cache).
+    def __init__(
+        self, spec: bytes, cache: Path | None = None, build: Callable[[Environment], Path] = build_environment
+    ) -> None:
+        """``cache`` is where the node keeps things (default: patchgym's cache); ``build`` gives the directory of an
+        environment.
 
         Raises:
             DataError: this installation does not know the work.
@@ -48,6 +54,7 @@ class Worker:
         """
         self._spec = decode_spec(spec)
         self._node = NodeCache(cache)
+        self._build = partial(self._node.build, build=build)
         self._room = self._node.room()
         self._objects = self._room.objects
         self._factory = sandbox_kind(self._spec.sandbox)(self._objects)
@@ -125,7 +132,7 @@ class Worker:
     async def _opened(self) -> Doer[Any, Any]:
         async with self._opening:
             if self._doer is None:
-                self._doer = await self._spec.open(Place(self._objects, self._factory, self._node.build))
+                self._doer = await self._spec.open(Place(self._objects, self._factory, self._build))
             return self._doer
 
     def _answer(self, result: Record, needs: frozenset[str], name: str) -> bytes:
