@@ -54,7 +54,9 @@ class ProcessHand:
         assert self.process.stdout is not None
         while (message := await asyncio.to_thread(receive, self.process.stdout.fileno())) is not None:
             number, parts = message
-            self._waiting.pop(number).set_result(parts[0])
+            future = self._waiting.pop(number)
+            if not future.done():  # nobody waits for it any more
+                future.set_result(parts[0])
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(WorkerLost(self.node, "Its process ended."))

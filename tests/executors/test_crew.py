@@ -49,7 +49,7 @@ async def all_of(crew: Crew[Ask, Answer], items: list[Ask]) -> list[Answer]:
 def test_work_is_spread_over_nodes_and_comes_back_with_its_files(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "a", "b")
     root = tree_of(bench.objects, {"one.py": "1\n", "deep/two.py": "2\n"})
-    items = [Ask(name=str(at), do="tree", tree=root, text=f"text {at}", seconds=0.3) for at in range(6)]
+    items = [Ask(name=str(at), do="tree", tree=root, text=f"text {at}", seconds=0.8) for at in range(6)]
     found = bench.run(lambda crew: all_of(crew, items))
     assert [answer.name for answer in found] == [item.name for item in items]
     assert len({answer.pid for answer in found}) == 2

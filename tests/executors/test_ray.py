@@ -92,19 +92,27 @@ def test_a_node_killed_and_one_added_while_running_lose_and_double_nothing(groun
 
     async def work(crew: Crew[Ask, Answer], objects: ObjectStore) -> list[Answer]:
         root = tree_of(objects, {"a.py": "1\n"})
-        items = [Ask(name=str(at), do="tree", tree=root, text=str(at), seconds=1.0) for at in range(24)]
-        tasks = [asyncio.create_task(crew.do(item)) for item in items]
-        await asyncio.wait(tasks[:4])
+
+        async def some(first: int, count: int) -> list[Answer]:
+            items = [Ask(name=str(at), do="tree", tree=root, text=str(at), seconds=1.0) for at in range(first, count)]
+            return list(await asyncio.gather(*(crew.do(item) for item in items)))
+
+        while crew.report().nodes < 4:  # until the fourth node works
+            await some(0, 4)
+        going = asyncio.create_task(some(0, 16))
+        await asyncio.sleep(0.5)
         await asyncio.to_thread(ground.made.remove_node, extra, False)
         await asyncio.to_thread(add_node, ground.made)
-        found = [await task for task in tasks]
+        found = await going
         assert crew.report().workers_lost == 1
+        while crew.report().nodes < 5:  # until the new one does
+            await some(0, 4)
         assert all(answer.tree is not None and answer.tree in objects for answer in found)
         return found
 
     found, events = toys(ground, tmp_path, work)
-    assert [answer.name for answer in found] == [str(at) for at in range(24)]
-    assert len([event for event in events if event["event"] == "node"]) == 5
+    assert [answer.name for answer in found] == [str(at) for at in range(16)]
+    assert len([event for event in events if event["event"] == "lost"]) == 1
 
 
 def test_work_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(ground: Ground, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from patchgym.errors import DataError
 
 _FOLDER = 0o040000
 _MODES = (FILE, EXECUTABLE, SYMLINK, _FOLDER)
-_KINDS = {b"b": Blob, b"t": Tree}
 _HEAD = 1 + 20 + 8
 
 
@@ -104,10 +103,10 @@ def _records(raw: bytes) -> Iterator[tuple[bytes, str, bytes]]:
 
 
 def _stored(kind: bytes, object_id: str, data: bytes, store: ObjectStore) -> str:
-    if kind not in _KINDS:
+    if kind not in (b"b", b"t"):
         raise DataError("A pack of objects is damaged", why=f"It holds an object of the kind {kind!r}.")
     try:
-        found = _KINDS[kind].from_string(data)
+        found = Tree.from_string(data) if kind == b"t" else Blob.from_string(data)
         entries = list(found.items()) if isinstance(found, Tree) else []
     except (ObjectFormatException, ValueError) as error:
         raise DataError(f"Object {object_id} of a pack is no object", why=str(error)) from error

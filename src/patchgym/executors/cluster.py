@@ -56,7 +56,7 @@ class RayCluster:
         def join() -> None:  # in a thread: it cannot be told to give up, and must not touch this process's signals
             try:
                 ray.init(target, log_to_driver=False, logging_level="CRITICAL", namespace="patchgym")
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
+            except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
                 raised.append(error)
 
         joining = threading.Thread(target=join, name="join-ray", daemon=True)

@@ -185,6 +185,8 @@ class Crew(Generic[Item, Result]):
                 worker.node.known.forget()
                 await self._provide(worker, needs)
                 head, body, pack = read_answer(await worker.hand.ask("do", data), worker.node.name)
+            if head.get("lacking"):
+                raise DataError(f"{worker.node.name} does not keep what it is sent", why=f"{name} could not be done.")
             return await asyncio.to_thread(self._received, name, worker.node.name, body, pack)
         except WorkerLost:
             self._drop(worker)

@@ -44,7 +44,7 @@ class NodeCache:
         with disk_errors(self._root):
             for name in ("built", "workers"):
                 (self._root / name).mkdir(parents=True, exist_ok=True)
-        self.objects = ObjectStore(self._root / "objects")
+        self._path = self._root / "objects"
 
     def receive(self, pack: bytes) -> None:
         """Store what a pack holds.
@@ -56,14 +56,15 @@ class NodeCache:
         with _locked(self._root / "objects.lock"):
             while True:
                 try:
-                    unpack(pack, self.objects, MOST_PACK)
+                    unpack(pack, ObjectStore(self._path), MOST_PACK)  # a new one: it knows nothing that is gone since
                     return
                 except FileLocked as left:  # nobody else writes now: a worker was killed while it wrote
                     Path(os.fsdecode(left.lockfilename)).unlink(missing_ok=True)
 
     def missing(self, ids: list[str]) -> list[str]:
         """Those of ``ids`` that are not here."""
-        return [one for one in ids if one not in self.objects]
+        objects = ObjectStore(self._path)
+        return [one for one in ids if one not in objects]
 
     def build(self, environment: Environment, build: Callable[[Environment], Path] = build_environment) -> Path:
         """The directory of a built environment. Of all workers on this machine one builds it, and the others wait.
@@ -87,7 +88,7 @@ class NodeCache:
                     lock = lock_folder(old)  # free: its worker is gone
                     shutil.rmtree(old, ignore_errors=True)
                     os.close(lock)
-            return Room(self._root / "workers", self.objects)
+            return Room(self._root / "workers", ObjectStore(self._path))
 
 
 class Room:

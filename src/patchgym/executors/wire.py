@@ -97,7 +97,7 @@ def read_answer(data: bytes, where: str) -> tuple[dict[str, Any], bytes, bytes]:
         head = json.loads(line)
         body, objects = int(head["body"]), int(head["objects"])
         whole = bool(newline) and min(body, objects) >= 0 and body + objects == len(rest)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(f"{where} did not answer as a worker does", why=str(error)) from error
     if not whole:
         raise DataError(f"{where} did not answer as a worker does", why="The answer is cut.")
