@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,6 @@ def cluster(nodes: int, cache: Path, **head: Any) -> Iterator[Any]:
             "object_store_memory": _STORE_BYTES,
             "include_dashboard": False,
             "_system_config": _QUICK,
-            **_ports(),
             **head,
         },
     )
@@ -62,15 +60,7 @@ def cluster(nodes: int, cache: Path, **head: Any) -> Iterator[Any]:
 
 def add_node(made: Any, **more: Any) -> Any:
     """One more node of a CPU."""
-    return made.add_node(num_cpus=1, object_store_memory=_STORE_BYTES, memory=4 * 1024**3, **_ports(), **more)
-
-
-def _ports() -> dict[str, int]:
-    """Free ports for a node's agents: told of them, Ray does not wait 15 s, and no longer, for agents to choose."""
-    names = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("", 0))) for _ in names]
-        return {name: one.getsockname()[1] for name, one in zip(names, held, strict=True)}
+    return made.add_node(num_cpus=1, object_store_memory=_STORE_BYTES, memory=4 * 1024**3, **more)
 
 
 def hermetic(objects: ObjectStore, cache: Path) -> Task:

@@ -97,16 +97,19 @@ def test_a_node_killed_and_one_added_while_running_lose_and_double_nothing(groun
             items = [Ask(name=str(at), do="tree", tree=root, text=str(at), seconds=1.0) for at in range(first, count)]
             return list(await asyncio.gather(*(crew.do(item) for item in items)))
 
-        while crew.report().nodes < 4:  # until the fourth node works
-            await some(0, 4)
+        async def until(nodes: int) -> None:
+            async with asyncio.timeout(120):
+                while crew.report().nodes < nodes:
+                    await some(0, 4)
+
+        await until(4)
         going = asyncio.create_task(some(0, 16))
         await asyncio.sleep(0.5)
         await asyncio.to_thread(ground.made.remove_node, extra, False)
         await asyncio.to_thread(add_node, ground.made)
         found = await going
         assert crew.report().workers_lost == 1
-        while crew.report().nodes < 5:  # until the new one does
-            await some(0, 4)
+        await until(5)  # the one that came works, too
         assert all(answer.tree is not None and answer.tree in objects for answer in found)
         return found
 
