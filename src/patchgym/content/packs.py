@@ -106,7 +106,7 @@ def _stored(kind: bytes, object_id: str, data: bytes, store: ObjectStore) -> str
     if kind not in (b"b", b"t"):
         raise DataError("A pack of objects is damaged", why=f"It holds an object of the kind {kind!r}.")
     try:
-        found = Tree.from_string(data) if kind == b"t" else Blob.from_string(data)
+        found: Blob | Tree = Tree.from_string(data) if kind == b"t" else Blob.from_string(data)
         entries = list(found.items()) if isinstance(found, Tree) else []
     except (ObjectFormatException, ValueError) as error:
         raise DataError(f"Object {object_id} of a pack is no object", why=str(error)) from error

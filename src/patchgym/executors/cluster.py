@@ -5,6 +5,7 @@ to one node; Ray starts nothing again by itself, because who does lost work agai
 """
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -17,7 +18,7 @@ from patchgym.executors.fleet import Hand, Node, WorkerLost
 from patchgym.executors.work import Need
 from patchgym.executors.worker import Worker
 
-CONNECT_S = 30.0
+CONNECT_S = 60.0
 _KNOCK_S = 5.0
 _END_S = 20.0
 _SPARE_CALLS = 8
@@ -51,11 +52,12 @@ class RayCluster:
         if target != "auto":
             _knock(target)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        logging.getLogger("ray").setLevel(logging.CRITICAL)  # what matters comes back as an exception
         raised: list[Exception] = []
 
         def join() -> None:  # in a thread: it cannot be told to give up, and must not touch this process's signals
             try:
-                ray.init(target, log_to_driver=False, logging_level="CRITICAL", namespace="patchgym")
+                ray.init(target, log_to_driver=False, logging_level=logging.CRITICAL, namespace="patchgym")
             except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
                 raised.append(error)
 

@@ -1,5 +1,6 @@
 """What can be done elsewhere: work that is a function of records and of objects that they name."""
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,21 +70,21 @@ class WorkSpec(Record, Generic[Item, Result]):
         """What a worker takes that does it."""
         return Need()
 
+    @abstractmethod
     async def open(self, place: Place) -> Doer[Item, Result]:
         """Make ready to work at a place.
 
         Raises:
             PatchgymError: it cannot be done there.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def name(self, item: Item) -> str:
         """What people call an item."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needs(self, item: Item) -> frozenset[str]:
         """The ids of the blobs and trees that an item names."""
-        raise NotImplementedError
 
     def leaves(self, result: Result) -> frozenset[str]:
         """The ids of the blobs and trees that a result names."""
