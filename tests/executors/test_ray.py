@@ -19,14 +19,17 @@ from patchgym.errors import PrerequisiteError, UsageError, WorkLostError
 from patchgym.executors import CrewSettings
 from patchgym.executors.cluster import RayCluster, connect_error
 from patchgym.executors.crew import Crew
+from patchgym.records import TaskSetManifest
 from patchgym.reward import RewardSettings
 from patchgym.rollout import PolicyOptions, RolloutSettings
 from patchgym.rollout.collect import Attempt
 from patchgym.rollout.sent import Replaying, ReplaySpec, attempt_spec
 from patchgym.tasks.proof.far import Benched, BenchSpec, Grade
+from patchgym.tasks.taskset import write_task_set
 from tests.executors.cluster import add_node, cluster, hermetic, need_ray, wait_for
 from tests.executors.same import rollouts, untimed
 from tests.executors.toys import Answer, Ask, ToySpec
+from tests.records_for_tests import THEN
 from tests.sandbox.box import processes_with
 from tests.workshop import tree_of
 
@@ -225,3 +228,35 @@ def test_what_ray_says_is_told_in_our_words(said: str, told: str) -> None:
     error = connect_error(RuntimeError(said), "ray")
     assert isinstance(error, PrerequisiteError)
     assert told in error.what
+
+
+def told(*arguments: str) -> dict[str, Any]:
+    """What a command prints as JSON, without its times."""
+    done = subprocess.run(
+        [sys.executable, "-m", "patchgym", *arguments, "--json"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = untimed(json.loads(done.stdout))
+    return {key: value for key, value in found.items() if key not in ("redone", "set_aside")}
+
+
+def test_commands_say_the_same_with_a_cluster_as_without(ground: Ground, tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "objects")
+    task = hermetic(objects, ground.cache)
+    taskset, patches = tmp_path / "set", tmp_path / "patches.jsonl"
+    taskset.mkdir()
+    write_task_set(taskset, TaskSetManifest(name="calc", recipe={}, funnel={}, created_at=THEN), [task], objects)
+    lines = [json.dumps({"task_id": task.id, "patch": patch}) for patch in ("", task.gold_patch)]
+    patches.write_text("\n".join(lines) + "\n")
+    far = ["--executor", "ray"]
+    for command in (
+        ["rollout", str(taskset), "--policy", "noisy:0.5", "--samples", "2"],
+        ["eval", str(taskset), "--policy", "gold", "--split", "all"],
+    ):
+        runs = [tmp_path / f"{command[0]}-{name}" for name in ("here", "there")]
+        assert told(*command, "--out", str(runs[0])) == told(*command, "--out", str(runs[1]), *far)
+    assert told("grade", str(taskset), "--patches", str(patches)) == told(
+        "grade", str(taskset), "--patches", str(patches), *far
+    )
+    replayed = tmp_path / "rollout-there"
+    assert told("replay", str(replayed)) == told("replay", str(replayed), *far)
