@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from patchgym.errors import (
     BuildFailure,
     DataError,
+    EndpointError,
     EndpointRetryable,
     EnvironmentBuildError,
     PatchgymError,
@@ -26,6 +27,7 @@ from patchgym.executors.wire import (
     encode_spec,
     read_answer,
 )
+from patchgym.policy.endpoint import EndpointRefusal
 from tests.executors.toys import Ask, ToySpec
 
 ERRORS = (SandboxError, PrerequisiteError, StorageError, DataError, EndpointRetryable)
@@ -55,6 +57,12 @@ def test_the_kind_of_a_failed_build_survives() -> None:
 def test_any_other_bytes_are_no_answer(data: bytes) -> None:
     with pytest.raises(DataError):
         read_answer(data, "a")
+
+
+def test_an_error_of_a_module_s_own_class_is_told_as_the_nearest_of_the_tree() -> None:
+    with pytest.raises(EndpointError) as raised:
+        read_answer(answer_of_error(EndpointRefusal("It refuses", why="HTTP 401", status=401)), "a")
+    assert type(raised.value) is EndpointError
 
 
 def test_an_unknown_class_of_error_is_infrastructure() -> None:

@@ -78,8 +78,10 @@ def answer(body: bytes, objects: bytes, **head: Any) -> bytes:
 
 
 def answer_of_error(error: PatchgymError) -> bytes:
-    """The answer where an error of ours ended the work."""
-    told = {"class": type(error).__name__, "what": error.what, "why": error.why, "mend": error.mend}
+    """The answer where an error of ours ended the work; of a class that is no part of the error tree, the nearest that
+    is."""
+    known = next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == errors.__name__)
+    told = {"class": known, "what": error.what, "why": error.why, "mend": error.mend}
     if isinstance(error, EnvironmentBuildError):
         told["kind"] = error.kind.value
     return answer(b"", b"", error=told)
