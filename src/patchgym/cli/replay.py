@@ -96,6 +96,7 @@ def _replay(
 ) -> "list[Replayed]":
     from patchgym.cli.bench import cluster_asked_for, replaying_over
     from patchgym.content import ObjectStore
+    from patchgym.tasks.proof.bench import together
 
     with tempfile.TemporaryDirectory(prefix="patchgym-replay-") as scratch:
         objects = ObjectStore(Path(scratch), run.objects)  # the run itself is not written to
@@ -112,10 +113,8 @@ def _replay(
                 shown.update(len(done), len(chosen), f"{len(done)} of {len(chosen)}, {diverged} steps diverged")
 
             async def every() -> None:
-                over = replaying_over(objects, factory, cluster, tasks, concurrency)
-                async with over as replay, asyncio.TaskGroup() as group:
-                    for name in chosen:
-                        group.create_task(one(replay, name))
+                async with replaying_over(objects, factory, cluster, tasks, concurrency) as replay:
+                    await together(one(replay, name) for name in chosen)
 
             asyncio.run(every())
     return sorted(done, key=lambda each: each.trajectory)

@@ -103,7 +103,7 @@ class _Found:
 def _validate(tasks: Sequence[Task], source: ObjectStore, runs: int, mutants: int) -> _Found:
     from patchgym.cli.bench import bench_over, cluster_asked_for
     from patchgym.tasks.funnel import Dropped
-    from patchgym.tasks.proof.bench import Bench
+    from patchgym.tasks.proof.bench import Bench, together
     from patchgym.tasks.proof.prove import prove_task
 
     found = _Found()
@@ -138,9 +138,8 @@ def _validate(tasks: Sequence[Task], source: ObjectStore, runs: int, mutants: in
                 shown.update(done, len(tasks), f"{done - len(found.failed)} proved, {len(found.failed)} not")
 
             async def every() -> None:
-                async with bench_over(objects, factory, cluster) as bench, asyncio.TaskGroup() as group:
-                    for task in tasks:
-                        group.create_task(one(bench, task))
+                async with bench_over(objects, factory, cluster) as bench:
+                    await together(one(bench, task) for task in tasks)
 
             with cluster_asked_for() as cluster:
                 asyncio.run(every())
