@@ -16,6 +16,7 @@
     ├── PausedError               1   an alarm is up: the run waits for a person, and keeps what it has
     └── InfrastructureError       1   a fault that the policy cannot cause: never a reward, never a failure of the agent
         ├── SandboxError              the sandbox could not be made or was lost
+        │   └── WorkLostError         ... or a cluster's worker was, three times; or what was left is too large
         └── EndpointError             a model endpoint refused, stalled or answered garbage
             └── EndpointRetryable     ... in a way that passes: time-outs, 429, 5xx, a dropped connection
 
@@ -138,6 +139,11 @@ class InfrastructureError(PatchgymError):
 
 class SandboxError(InfrastructureError):
     """The sandbox could not be made, or was lost while it ran."""
+
+
+class WorkLostError(SandboxError):
+    """Of a piece of work on a cluster nothing can come back: three workers were lost one after the other while they did
+    it, or what it left is too large to be sent."""
 
 
 class EndpointError(InfrastructureError):

@@ -93,7 +93,9 @@ def policy_options(
         ),
         click.option("--seed", default=0, show_default=True),
         click.option(
-            "--base-url", help="Where the server of vllm:MODEL or openai:MODEL is. [default: $OPENAI_BASE_URL]"
+            "--base-url",
+            help="Where the server of vllm:MODEL or openai:MODEL is; several of one model: URL,URL. "
+            "[default: $OPENAI_BASE_URL]",
         ),
         click.option("--tokenizer", metavar="DIR", help="Where the tokenizer of vllm:MODEL is, if MODEL is no path."),
         click.option(

@@ -8,6 +8,7 @@ import click
 
 from patchgym.cli.asked import Asked, policy_options
 from patchgym.cli.console import number, show_json, show_line, show_table
+from patchgym.cli.executing import executor_options, refuse_afar
 from patchgym.cli.rollout import PHASE, rollout
 from patchgym.cli.workshop import chosen_tasks
 from patchgym.errors import UsageError
@@ -32,6 +33,7 @@ _LOST = 20  # exit code 1 where more than one in so many was lost to infrastruct
     help="In place of --policy: grade what a run of imported or replayed logs holds.",
 )
 @policy_options(split="heldout", temperature=0.0, policy=False)
+@executor_options
 def command(taskset: Path, attempts: Path | None, asked: Asked) -> None:
     """Measure a frozen policy: pass@1 and pass@k with intervals over tasks, and how it fails.
 
@@ -47,6 +49,7 @@ def command(taskset: Path, attempts: Path | None, asked: Asked) -> None:
     if attempts is not None:
         from patchgym.cli.attempts import take_attempts
 
+        refuse_afar("Grading of --attempts")
         notes = take_attempts(attempts, tasks, chosen, asked)
     else:
         _refuse_trained(asked.policy, chosen, tasks)

@@ -1,10 +1,9 @@
 """``patchgym grade``: verdicts on patches from a file."""
 
 import asyncio
-import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +12,12 @@ import click
 from pydantic import JsonValue
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
+from patchgym.cli.executing import executor_options
 from patchgym.cli.patchfile import read_patches
 from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
-from patchgym.grading import GRADER_VERSION, Grader
+from patchgym.grading import GRADER_VERSION
 from patchgym.records import Outcome, Task, TestReport, Verdict
-from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 from patchgym.tasks.flakes import Flake, note_flakes
 
@@ -30,6 +29,7 @@ from patchgym.tasks.flakes import Flake, note_flakes
 @click.option("--quality", is_flag=True, help="Also measure how each patch is made: compiles, new lint, own tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print every report as JSON.")
 @sandbox_options
+@executor_options
 def command(taskset: Path, patches: Path, repeat: int, quality: bool, as_json: bool) -> None:
     """Grade patches in fresh sandboxes with pristine tests.
 
@@ -130,27 +130,33 @@ def _show(title: str, graded: Sequence[_Graded], flakes: Sequence[_Flaked]) -> N
 
 
 def _grade(tasks: TaskSet, pairs: Sequence[tuple[int, Task, str]], repeat: int, quality: bool) -> list[_Graded]:
+    from patchgym.cli.bench import cluster_asked_for, grading_over
+
     with tempfile.TemporaryDirectory(prefix="patchgym-grade-") as scratch:
         objects = ObjectStore(Path(scratch))
         copy_task_objects(list({task.id: task for _, task, _ in pairs}.values()), tasks.objects, objects)
         total = len(pairs) * repeat
-        with sandboxes(objects) as factory, stage("Grade patches", total) as shown:
-            grader = Grader(factory, objects, build_environment, quality=quality)
-            slots = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+        with (
+            cluster_asked_for() as cluster,
+            sandboxes(objects) as factory,
+            stage("Grade patches", total) as shown,
+        ):
             done = 0
 
-            async def one(task: Task, patch: str) -> TestReport:
+            async def one(grade: Callable[[Task, str], Awaitable[TestReport]], task: Task, patch: str) -> TestReport:
                 nonlocal done
-                async with slots:
-                    report = await grader.grade(task, patch)
+                report = await grade(task, patch)
                 done += 1
                 shown.update(done, total, f"{done} of {total}")
                 return report
 
-            async def patch(line: int, task: Task, text: str) -> _Graded:
-                return _Graded(line, task, tuple(await asyncio.gather(*(one(task, text) for _ in range(repeat)))))
-
             async def every() -> list[_Graded]:
-                return list(await asyncio.gather(*(patch(*pair) for pair in pairs)))
+                async with grading_over(objects, factory, cluster, quality=quality) as grade:
+
+                    async def patch(line: int, task: Task, text: str) -> _Graded:
+                        reports = await asyncio.gather(*(one(grade, task, text) for _ in range(repeat)))
+                        return _Graded(line, task, tuple(reports))
+
+                    return list(await asyncio.gather(*(patch(*pair) for pair in pairs)))
 
             return asyncio.run(every())

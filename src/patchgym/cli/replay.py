@@ -1,11 +1,10 @@
 """``patchgym replay``: proof that a run's steps reproduce."""
 
 import asyncio
-import os
 import random
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,12 @@ import click
 
 from patchgym.cli.again import again_from_clones
 from patchgym.cli.console import say, show_json, show_line, show_table, stage
+from patchgym.cli.executing import asked_afar, executor_options, refuse_afar
 from patchgym.cli.workshop import check_sandbox, sandbox_options, sandboxes
 from patchgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchgym.records import Task
+    from patchgym.records import Task, Trajectory
     from patchgym.rollout.replay import Certificate, Replayed
     from patchgym.store import RunDirectory
 
@@ -35,6 +35,7 @@ _WANTED = 0.99
 @click.option("--concurrency", type=click.IntRange(1), help="Trajectories at once. [default: one a core]")
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
 @sandbox_options
+@executor_options
 def command(
     path: Path,
     sample: int | None,
@@ -57,12 +58,14 @@ def command(
     from patchgym.rollout.replay import certificate
     from patchgym.store import RunDirectory
 
-    check_sandbox()
+    if asked_afar() is None:
+        check_sandbox()
     run = RunDirectory.read(path)
     for problem in run.problems:
         say(problem)
     tasks = run.tasks()
     if repos is not None:
+        refuse_afar("Replay from clones")
         able = [one.id for one in run.trajectories if one.origin is not None and one.final_state is None]
     else:
         able = [
@@ -77,10 +80,7 @@ def command(
             mend="Replay a run of patchgym rollout, eval or loop; imported logs need --repos DIR.",
         )
     chosen = sorted(random.Random(seed).sample(able, sample)) if sample and sample < len(able) else able
-    if repos is not None:
-        done = again_from_clones(run, repos, chosen, out)
-    else:
-        done = _replay(run, tasks, chosen, concurrency or len(os.sched_getaffinity(0)))
+    done = again_from_clones(run, repos, chosen, out) if repos else _replay(run, tasks, chosen, concurrency)
     found = certificate(run.manifest.id, len(able), seed if len(chosen) < len(able) else None, done)
     run.write_report("replay.json", found.model_dump_json(indent=1))
     if as_json:
@@ -92,29 +92,29 @@ def command(
 
 
 def _replay(
-    run: "RunDirectory", tasks: "Mapping[str, Task]", chosen: Sequence[str], concurrency: int
+    run: "RunDirectory", tasks: "Mapping[str, Task]", chosen: Sequence[str], concurrency: int | None
 ) -> "list[Replayed]":
+    from patchgym.cli.bench import cluster_asked_for, replaying_over
     from patchgym.content import ObjectStore
-    from patchgym.rollout.replay import Replayer
-    from patchgym.sandbox.environments import build_environment
+    from patchgym.tasks.proof.bench import together
 
     with tempfile.TemporaryDirectory(prefix="patchgym-replay-") as scratch:
         objects = ObjectStore(Path(scratch), run.objects)  # the run itself is not written to
-        with sandboxes(objects) as factory, stage("Replay", len(chosen)) as shown:
-            replayer = Replayer(objects, factory, build_environment, tasks)
-            slots = asyncio.Semaphore(concurrency)
+        with (
+            cluster_asked_for() as cluster,
+            sandboxes(objects) as factory,
+            stage("Replay", len(chosen)) as shown,
+        ):
             done: list[Replayed] = []
 
-            async def one(name: str) -> None:
-                async with slots:
-                    done.append(await replayer.replay(run.trajectory(name)))
+            async def one(replay: "Callable[[Callable[[], Trajectory]], Awaitable[Replayed]]", name: str) -> None:
+                done.append(await replay(lambda: run.trajectory(name)))
                 diverged = sum(each.diverged for each in done)
                 shown.update(len(done), len(chosen), f"{len(done)} of {len(chosen)}, {diverged} steps diverged")
 
             async def every() -> None:
-                async with asyncio.TaskGroup() as group:
-                    for name in chosen:
-                        group.create_task(one(name))
+                async with replaying_over(objects, factory, cluster, tasks, concurrency) as replay:
+                    await together(one(replay, name) for name in chosen)
 
             asyncio.run(every())
     return sorted(done, key=lambda each: each.trajectory)

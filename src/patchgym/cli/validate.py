@@ -1,7 +1,6 @@
 """``patchgym validate``: prove a task set again."""
 
 import asyncio
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,11 +10,11 @@ from pathlib import Path
 import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
+from patchgym.cli.executing import executor_options, refuse_afar
 from patchgym.cli.workshop import copy_task_objects, sandbox_options, sandboxes
 from patchgym.content import ObjectStore
 from patchgym.errors import EnvironmentBuildError, PatchError, SandboxError
 from patchgym.records import MutantScore, Outcome, Task
-from patchgym.sandbox.environments import build_environment
 from patchgym.tasks import TaskSet
 
 _FEW_TASKS = 3
@@ -37,6 +36,7 @@ _DEALT = 16
 @click.option("--seed", default=0, show_default=True, help="Which exploits are dealt to which task.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @sandbox_options
+@executor_options
 def command(
     taskset: Path,
     runs: int,
@@ -59,6 +59,7 @@ def command(
     if exploits:
         from patchgym.cli.exploits import try_exploits
 
+        refuse_afar("The exploit corpus")
         few = len(chosen) <= _FEW_TASKS
         count = None if per_task == 0 or (per_task is None and few) else per_task or _DEALT
         sys.exit(0 if try_exploits(taskset.name, chosen, tasks.objects, count, seed, as_json=as_json) else 1)
@@ -100,8 +101,9 @@ class _Found:
 
 
 def _validate(tasks: Sequence[Task], source: ObjectStore, runs: int, mutants: int) -> _Found:
+    from patchgym.cli.bench import bench_over, cluster_asked_for
     from patchgym.tasks.funnel import Dropped
-    from patchgym.tasks.proof.bench import Bench
+    from patchgym.tasks.proof.bench import Bench, together
     from patchgym.tasks.proof.prove import prove_task
 
     found = _Found()
@@ -136,12 +138,11 @@ def _validate(tasks: Sequence[Task], source: ObjectStore, runs: int, mutants: in
                 shown.update(done, len(tasks), f"{done - len(found.failed)} proved, {len(found.failed)} not")
 
             async def every() -> None:
-                bench = Bench(factory, objects, build_environment, len(os.sched_getaffinity(0)))
-                async with asyncio.TaskGroup() as group:
-                    for task in tasks:
-                        group.create_task(one(bench, task))
+                async with bench_over(objects, factory, cluster) as bench:
+                    await together(one(bench, task) for task in tasks)
 
-            asyncio.run(every())
+            with cluster_asked_for() as cluster:
+                asyncio.run(every())
     order = {task.id: at for at, task in enumerate(tasks)}
     found.failed = dict(sorted(found.failed.items(), key=lambda item: order[item[0]]))
     return found

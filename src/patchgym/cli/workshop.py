@@ -2,7 +2,7 @@
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -60,11 +60,14 @@ def sandbox_options(command: _F) -> _F:
     )(command)
 
 
-def _chosen_kind() -> SandboxKind:
-    """The kind that the command line asks for."""
+def chosen_kind() -> str:
+    """The kind of sandbox that the command line asks for."""
     context = click.get_current_context(silent=True)
-    name = context.meta.get("patchgym.sandbox", _DEFAULT_KIND) if context is not None else _DEFAULT_KIND
-    return sandbox_kind(str(name))
+    return str(context.meta.get("patchgym.sandbox", _DEFAULT_KIND) if context is not None else _DEFAULT_KIND)
+
+
+def _chosen_kind() -> SandboxKind:
+    return sandbox_kind(chosen_kind())
 
 
 def check_sandbox() -> None:
@@ -157,6 +160,16 @@ def collect(
 ) -> list[Trajectory]:
     """Collect a phase while a person watches, log what its rewards are made of, and return its trajectories with the
     rewards that they have in their groups."""
+    return collect_with(title, run, phase, lambda final: collector.collect(phase, source, settings, final))
+
+
+def collect_with(
+    title: str,
+    run: RunDirectory,
+    phase: Phase,
+    work: Callable[[Callable[[Trajectory], None]], Coroutine[Any, Any, list[Trajectory]]],
+) -> list[Trajectory]:
+    """The same by ``work``, which is given what it calls with every trajectory that it made."""
     total = len(phase.tasks) * phase.samples
     with stage(title, total) as shown:
         counting = Counting()
@@ -168,7 +181,7 @@ def collect(
             counts = counting.counts()
             shown.update(counts.trajectories, total, _note(counts))
 
-        found = settle(asyncio.run(collector.collect(phase, source, settings, final)))
+        found = settle(asyncio.run(work(final)))
         shown.update(total, total, _note(count_run(found)))
     log_rewards(run, phase.name, found)
     return found

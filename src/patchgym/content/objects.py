@@ -195,6 +195,21 @@ class ObjectStore:
                 target.put(self.get(child.decode()))
         target._add(tree)
 
+    def load(self, object_id: str) -> Blob | Tree:
+        """A blob or a tree as it is stored, for ``patchgym.content.packs``.
+
+        Raises:
+            DataError: there is no such object.
+        """
+        found = self._read(object_id)
+        if not isinstance(found, Blob | Tree):
+            raise DataError(f"Object {object_id} in {self.path} is neither a blob nor a tree")
+        return found
+
+    def add(self, found: Blob | Tree) -> str:
+        """Store what ``load`` gave elsewhere, and return its id."""
+        return self._add(found)
+
     def _walk(self, tree_id: str, prefix: str) -> Iterator[tuple[str, Entry]]:
         for raw_name, mode, child in self._read_tree(tree_id).items():
             path = prefix + os.fsdecode(raw_name)

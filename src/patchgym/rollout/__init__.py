@@ -1,6 +1,7 @@
 """Collecting trajectories: every task, several samples each, concurrently, resumably."""
 
-from patchgym.rollout.collect import Collector, Phase, RolloutSettings
+from patchgym.rollout.attempts import RolloutSettings
+from patchgym.rollout.collect import Collector, Phase
 from patchgym.rollout.policies import (
     LocalSource,
     PolicyOptions,

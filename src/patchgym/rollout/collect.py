@@ -1,87 +1,34 @@
 """The collector: tasks and a policy in, final trajectories in the run directory out."""
 
 import asyncio
-import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import Field, field_validator
-
-from patchgym.agent import USUAL_TOOLS, Episode, EpisodeSettings, Surroundings, run_episode, tools_named
-from patchgym.config import Settings
-from patchgym.content import diff_trees
-from patchgym.errors import SandboxError
-from patchgym.grading import Grader
+from patchgym.errors import WorkLostError
+from patchgym.executors import Executor, LocalExecutor, Place
 from patchgym.records import (
     Environment,
     Fault,
     Leaf,
     PolicyRef,
-    Reward,
-    Sampling,
+    Record,
     Step,
-    StopReason,
     Task,
-    TaskView,
-    TestReport,
-    Timing,
     Trajectory,
     Tree,
     Verdict,
 )
-from patchgym.reward import RewardSettings, score_patch
-from patchgym.reward.hacks import attempt_of, find_hacks
+from patchgym.reward import RewardSettings
 from patchgym.reward.value.features import StepsValue
 from patchgym.reward.value.opened import opened_value
-from patchgym.rollout.briefings import Briefings
+from patchgym.rollout.attempts import Attempts, RolloutSettings, lost_attempt, name_of
 from patchgym.rollout.policies import PolicySource
 from patchgym.rollout.search import Search
-from patchgym.rollout.shared import Shared
 from patchgym.rollout.strategies import SearchSettings
 from patchgym.sandbox import SandboxFactory
 from patchgym.store import RunDirectory
-from patchgym.testrun import built_environment, sandbox_spec
-
-
-class RolloutSettings(Settings):
-    """How to sample. ``concurrency`` is how many episodes are under way at once; ``max_tokens`` bounds one message. An
-    episode ends after ``protocol_errors`` unreadable messages in a row, and after ``hopeless_after`` times of the same
-    action in the same state (0: never). ``tools`` are those that the agent has. With ``briefing`` it is told so many
-    lines that are likely to be wrong (``patchgym.rollout.briefings``, found out once a task on this machine). ``turns``
-    is a limit of this run where the task's own is higher (0: none). With ``grade_once``, attempts at a task that made
-    the same patch share one grading: that is faster, and says less of whether gradings agree. ``gradings`` is how many
-    of them and of briefings are made at once (0: all under way): each is a run of tests that fills a core, and more
-    than there are cores take a local model's time to sample and run out of their own."""
-
-    concurrency: int = 16
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int = 256
-    protocol_errors: int = 3
-    hopeless_after: int = 0
-    tools: tuple[str, ...] = USUAL_TOOLS
-    briefing: int = Field(0, ge=0)
-    turns: int = Field(0, ge=0)
-    grade_once: bool = False
-    gradings: int = Field(0, ge=0)
-
-    @field_validator("tools")
-    @classmethod
-    def _known_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(tools_named(names))
-
-    def view(self, task: Task) -> TaskView:
-        """A task as the agent sees it in this run."""
-        view = task.view()
-        turns = min(self.turns or view.limits.turns, view.limits.turns)
-        return view.model_copy(update={"limits": view.limits.model_copy(update={"turns": turns})})
-
-    def episode(self, sampling: Sampling) -> EpisodeSettings:
-        """The settings of one episode."""
-        return EpisodeSettings(sampling, self.protocol_errors, self.hopeless_after, self.tools)
+from patchgym.testrun import built_environment
 
 
 @dataclass(frozen=True)
@@ -91,6 +38,13 @@ class Phase:
     name: str
     tasks: Sequence[Task]
     samples: int
+
+
+class Attempt(Record):
+    """An attempt to be made: a task, and which of its samples."""
+
+    task: Task
+    sample: int
 
 
 class Collector:
@@ -113,11 +67,7 @@ class Collector:
         cache: Path | None = None,
     ) -> None:
         self._run, self._factory, self._build = run, factory, build
-        self._rewards, self._seed = rewards, seed
-        self._grader = Grader(factory, run.objects, build)
-        self._briefings = Briefings(factory, run.objects, build, cache)
-        self._gradings = Shared[TestReport]()
-        self._slots = asyncio.Semaphore()  # of each collection anew: it belongs to its event loop
+        self._attempts = Attempts(Place(run.objects, factory, build), rewards, seed, cache=cache)
 
     async def collect(
         self,
@@ -126,33 +76,57 @@ class Collector:
         settings: RolloutSettings,
         on_final: Callable[[Trajectory], None] = lambda trajectory: None,
     ) -> list[Trajectory]:
-        """Make every trajectory of ``phase`` that the run does not have yet, and return all of them.
+        """Make every trajectory of ``phase`` that the run does not have yet, here, and return all of them.
 
         ``on_final`` is called with each one that is made here. The order in which they become final is not fixed.
 
         Raises:
             PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
         """
+
+        async def make(wanted: Attempt) -> Trajectory:
+            journal = self._run.journal(name_of(phase.name, wanted.task, wanted.sample))
+            return await self._attempts.make(
+                phase.name, wanted.task, wanted.sample, source, settings, on_step=journal.append
+            )
+
+        here = LocalExecutor[Attempt, Trajectory](make, settings.concurrency)
+        return await self.collect_by(here, phase, source.spec, on_final)
+
+    async def collect_by(
+        self,
+        executor: Executor[Attempt, Trajectory],
+        phase: Phase,
+        policy: str,
+        on_final: Callable[[Trajectory], None] = lambda trajectory: None,
+    ) -> list[Trajectory]:
+        """The same by any executor of attempts of the policy that is named ``policy``. The run is written to here
+        alone. An attempt that cost its workers again and again is kept as lost to infrastructure, under its name.
+
+        Raises:
+            PatchgymError: nothing can be collected there.
+        """
         have = {trajectory.id for trajectory in self._run.phase(phase.name)}
         wanted = [
-            (task, sample)
+            Attempt(task=task, sample=sample)
             for sample in range(phase.samples)
             for task in phase.tasks
-            if _trajectory_id(phase.name, task, sample) not in have
+            if name_of(phase.name, task, sample) not in have
         ]
-        gate = asyncio.Semaphore(settings.concurrency)
-        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
 
-        async def one(task: Task, sample: int) -> None:
-            async with gate:
-                trajectory = await self._rollout(phase.name, task, sample, source, settings)
+        async def one(attempt: Attempt) -> None:
+            try:
+                trajectory = await executor.do(attempt)
+            except WorkLostError as error:
+                ref = PolicyRef(spec=policy, version=None)
+                trajectory = lost_attempt(phase.name, attempt.task, attempt.sample, ref, self._factory.kind, error)
             self._run.append(trajectory)
             on_final(trajectory)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for task, sample in wanted:
-                    group.create_task(one(task, sample))
+                for attempt in wanted:
+                    group.create_task(one(attempt))
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         return self._run.phase(phase.name)
@@ -172,7 +146,6 @@ class Collector:
             DataError: there is no value model such as ``search`` names, or its hash is another.
         """
         have = set(self._run.tree_ids)
-        self._slots = asyncio.Semaphore(settings.gradings or settings.concurrency)
         by_steps = opened_value(search.value, search.value_hash)[0] if search.by_steps else None
         gate = asyncio.Semaphore(settings.concurrency)
 
@@ -204,115 +177,22 @@ class Collector:
     ) -> Tree:
         name = _tree_id(phase, task, sample)
         built = await built_environment(task.environment, self._build)
-        around = await self._around(task, source, settings, name)
+        around = await self._attempts.around(task, source, settings, name)
         journal, version = self._run.journal(name), source.version
         searched = Search(name, task, around, self._factory, built, search, journal.append, by_steps)
 
         async def grade(leaf: Leaf, steps: list[Step]) -> Leaf:
-            report = await self._grader.grade(task, leaf.final_patch)
+            report = await self._attempts.grade(task, leaf.final_patch, settings)
             if report.verdict is Verdict.INFRA_ERROR:
                 fault = Fault(kind="SandboxError", where="grading", message=report.why)
                 return leaf.model_copy(update={"report": report, "faults": (fault,)})
-            reward = self._reward(task, report, steps, leaf.final_patch)
+            reward = self._attempts.reward(task, report, steps, leaf.final_patch)
             return leaf.model_copy(update={"report": report, "reward": reward})
 
         root = await searched.run()
         return await searched.record(
             root, PolicyRef(spec=source.spec, version=version), self._factory.kind, phase, grade
         )
-
-    def _sampling(self, name: str, settings: RolloutSettings) -> Sampling:
-        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{name}".encode()).digest()[:4], "big")
-        return Sampling(
-            temperature=settings.temperature, top_p=settings.top_p, max_tokens=settings.max_tokens, seed=seed
-        )
-
-    async def _rollout(
-        self, phase: str, task: Task, sample: int, source: PolicySource, settings: RolloutSettings
-    ) -> Trajectory:
-        started_at, clock = datetime.now(UTC), time.monotonic()
-        trajectory_id = _trajectory_id(phase, task, sample)
-        version = source.version
-        episode = await self._episode(task, trajectory_id, source, settings)
-        patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
-        graded_from = time.monotonic()
-        report = await self._graded(task, patch, settings) if not episode.faults else None
-        if report is not None and report.verdict is Verdict.INFRA_ERROR:
-            episode.faults.append(Fault(kind="SandboxError", where="grading", message=report.why))
-        sound = not episode.faults
-        return Trajectory(
-            id=trajectory_id,
-            phase=phase,
-            task_id=task.id,
-            task_hash=task.content_hash(),
-            group_id=f"{phase}/{task.id}",
-            sample_index=sample,
-            policy=PolicyRef(spec=source.spec, version=version),
-            sandbox=self._factory.kind,
-            tools=episode.tools,
-            steps=tuple(episode.steps),
-            final_state=episode.final_state,
-            final_patch=patch,
-            stop=episode.stop,
-            status="completed" if sound else "infra_error",
-            faults=tuple(episode.faults),
-            report=report,
-            reward=self._reward(task, report, episode.steps, patch) if sound and report is not None else None,
-            reward_trusted=sound,
-            in_baseline=sound,
-            timing=Timing(
-                started_at=started_at,
-                total_seconds=time.monotonic() - clock,
-                sampling_seconds=episode.sampling_seconds,
-                acting_seconds=episode.acting_seconds,
-                grading_seconds=time.monotonic() - graded_from,
-            ),
-        )
-
-    async def _episode(
-        self, task: Task, trajectory_id: str, source: PolicySource, settings: RolloutSettings
-    ) -> Episode:
-        built = await built_environment(task.environment, self._build)
-        journal = self._run.journal(trajectory_id)
-        try:
-            around = await self._around(task, source, settings, trajectory_id)
-            sandbox = await self._factory.create(sandbox_spec(task.workspace, task.environment, built))
-        except SandboxError as error:
-            fault = Fault(kind=type(error).__name__, where="sandbox", message=str(error))
-            return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
-        try:
-            return await run_episode(around, sandbox, on_step=journal.append)
-        finally:
-            await sandbox.close()
-
-    async def _around(self, task: Task, source: PolicySource, settings: RolloutSettings, name: str) -> Surroundings:
-        """Raises:
-        SandboxError: no sandbox could be had for the briefing.
-        """
-        briefing = await self._briefings.text(task, settings.briefing, self._slots) if settings.briefing else ""
-        policy, objects = source.for_task(task, self._run.objects), self._run.objects
-        episode = settings.episode(self._sampling(name, settings))
-        return Surroundings(settings.view(task), policy, objects, episode, briefing)
-
-    async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
-        if not settings.grade_once:
-            return await self._grade(task, patch)
-        report = await self._gradings.get((task.content_hash(), patch), lambda: self._grade(task, patch))
-        if report.verdict is Verdict.INFRA_ERROR:  # it was not the patch: the next one is graded by itself
-            self._gradings.forget((task.content_hash(), patch))
-        return report
-
-    async def _grade(self, task: Task, patch: str) -> TestReport:
-        async with self._slots:
-            return await self._grader.grade(task, patch)
-
-    def _reward(self, task: Task, report: TestReport, steps: Sequence[Step], patch: str) -> Reward:
-        evidence = find_hacks(attempt_of(task, self._run.objects, patch, steps, report))
-        return score_patch(task, report, steps, patch, self._rewards, evidence)
-
-
-def _trajectory_id(phase: str, task: Task, sample: int) -> str:
-    return f"{phase}.{task.id}.{sample}"
 
 
 def _tree_id(phase: str, task: Task, sample: int) -> str:

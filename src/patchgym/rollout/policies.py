@@ -1,6 +1,7 @@
 """From a policy's name on the command line to something that acts on a task."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from patchgym.errors import UsageError
 from patchgym.policy import Policy
 from patchgym.policy.gold import gold_script
 from patchgym.policy.noisy import NoisyPolicy
+from patchgym.policy.pool import EndpointPool, Member
 from patchgym.policy.scripted import ScriptedPolicy, ScriptFile
 from patchgym.records import Task
 
@@ -65,8 +67,9 @@ class TrainableSource(PolicySource, Protocol):
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """Where an endpoint is, which protocol to use with it, how many sequences a local model samples at once, where
-    the tokenizer of a server's model is, if not with the model, and the tools that a script is written for."""
+    """Where an endpoint is (or several of one model, with commas between them), which protocol to use with it, how
+    many sequences a local model samples at once, where the tokenizer of a server's model is, if not with the model, and
+    the tools that a script is written for."""
 
     base_url: str | None = None
     native_tools: bool = True
@@ -194,6 +197,11 @@ class ServerSource:
         """The one policy, whatever the task."""
         return self._policy
 
+    @property
+    def member(self) -> Member:
+        """The policy, as one of a pool."""
+        return self._policy
+
     async def use(self, checkpoint: Path) -> None:
         """Sample from ``checkpoint`` from now on; requests under way keep the version they were made with.
 
@@ -227,6 +235,11 @@ class _Endpoint:
         self._policy = OpenAIPolicy(model, base_url=options.base_url, native_tools=options.native_tools)
 
     @property
+    def member(self) -> Member:
+        """The policy, as one of a pool."""
+        return self._policy
+
+    @property
     def version(self) -> str:
         return self._policy.version
 
@@ -238,6 +251,27 @@ class _Endpoint:
 
     async def close(self) -> None:
         await self._policy.close()
+
+
+class _Pooled:
+    """One model at several endpoints."""
+
+    def __init__(self, spec: str, sources: "Mapping[str, ServerSource | _Endpoint]") -> None:
+        self.spec = spec
+        self._pool = EndpointPool({url: source.member for url, source in sources.items()})
+
+    @property
+    def version(self) -> str:
+        return self._pool.version
+
+    def for_task(self, task: Task, objects: ObjectStore) -> Policy:
+        return self._pool
+
+    async def check(self) -> None:
+        await self._pool.check()
+
+    async def close(self) -> None:
+        await self._pool.close()
 
 
 def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
@@ -260,10 +294,20 @@ def open_policy(spec: str, options: PolicyOptions) -> PolicySource:
         case "local" if target:
             return LocalSource(spec, target, options)
         case "vllm" if target:
-            return ServerSource(spec, target, options)
+            return _at_endpoints(ServerSource, spec, target, options)
         case "openai" if target:
-            return _Endpoint(spec, target, options)
+            return _at_endpoints(_Endpoint, spec, target, options)
     raise UsageError(f"There is no policy {spec!r}", mend=f"Policies: {KINDS}.")
+
+
+def _at_endpoints(
+    kind: "type[ServerSource] | type[_Endpoint]", spec: str, target: str, options: PolicyOptions
+) -> PolicySource:
+    """The source at the base URL, or at each of several that commas separate."""
+    urls = [url.strip() for url in (options.base_url or "").split(",") if url.strip()]
+    if len(urls) < 2:
+        return kind(spec, target, options)
+    return _Pooled(spec, {url: kind(spec, target, replace(options, base_url=url)) for url in urls})
 
 
 def _chance(text: str) -> float | None:

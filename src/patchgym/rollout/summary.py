@@ -11,7 +11,8 @@ class RunCounts(Record):
     """Counts of trajectories, and of their verdicts. ``solved`` is that of ``patchgym.records.outcome``: resolved,
     without proof of hacking, and not lost. ``tasks`` counts different tasks; ``mean_reward`` is over scored ones and
     None where there is none; ``valid_action_rate`` is the share of steps whose action could be read; ``submitted``
-    counts episodes that the agent itself ended."""
+    counts episodes that the agent itself ended. Of a run on a cluster, ``redone`` counts attempts that were made again
+    because their worker was lost, and ``set_aside`` those that were given up for it; both are None elsewhere."""
 
     tasks: int
     trajectories: int
@@ -27,6 +28,8 @@ class RunCounts(Record):
     steps: int
     mean_reward: float | None
     valid_action_rate: float | None
+    redone: int | None = None
+    set_aside: int | None = None
 
 
 class Counting:

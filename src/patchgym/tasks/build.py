@@ -16,6 +16,7 @@ from pathlib import Path
 
 from patchgym.content import ObjectStore, disk_errors
 from patchgym.errors import ConfigError, DataError, EnvironmentBuildError, UsageError
+from patchgym.executors import Executor, Place
 from patchgym.records import Environment, Task, TaskSetManifest
 from patchgym.sandbox import SandboxFactory
 from patchgym.sandbox.environments import build_environment
@@ -26,6 +27,7 @@ from patchgym.tasks.cleaning import clean
 from patchgym.tasks.funnel import Funnel, meaning_of
 from patchgym.tasks.ledger import Ledger
 from patchgym.tasks.proof.bench import Bench, together
+from patchgym.tasks.proof.far import Benched, BenchResult, FarBench
 from patchgym.tasks.proof.healthy import Suites
 from patchgym.tasks.recipe import TaskSetRecipe
 from patchgym.tasks.settle import Settler, Side, Workshop
@@ -56,10 +58,12 @@ async def build_task_set(
     catalog: Catalog | None = None,
     releases: Callable[[str], ReleaseSource] = ReleaseSource,
     on_progress: Progress = lambda stage, done, total: None,
+    executor_for: Callable[[ObjectStore], tuple[Executor[Benched, BenchResult], int]] | None = None,
 ) -> TaskSetManifest:
     """Build the task set of ``recipe`` at ``out``. Until all of it is there, nothing is at ``out``; the work so far is
     in the folder ``.NAME.build`` beside it, and the same call goes on from there. Releases that ``catalog`` does not
-    pin come from ``releases``, which asks the index.
+    pin come from ``releases``, which asks the index. With ``executor_for``, tests run where the executor that it gives
+    for a store has them run, so many at once.
 
     The same recipe gives the same tasks, save for times. See ``patchgym.tasks.funnel`` for what the manifest counts.
 
@@ -77,7 +81,12 @@ async def build_task_set(
     with Ledger(out.with_name(f".{out.name}.build"), recipe.model_dump(mode="json")) as ledger:
         objects = ledger.objects
         concurrency = recipe.concurrency or len(os.sched_getaffinity(0))
-        bench = Bench(factory_for(objects), objects, build, concurrency, Suites(ledger.folder / "suites"))
+        suites = Suites(ledger.folder / "suites")
+        if executor_for is None:
+            bench = Bench(factory_for(objects), objects, build, concurrency, suites)
+        else:
+            executor, concurrency = executor_for(objects)
+            bench = FarBench(executor, Place(objects, factory_for(objects), build), concurrency, suites)
         writer = Writer(recipe.writer, ledger.folder / "answers.jsonl") if recipe.writer.model else None
         shop = Workshop(recipe, bench, Provider(bench.run, objects), ledger, Funnel(), {}, writer)
         revisions, pins = await _load_all(shop, catalog or Catalog(), releases, on_progress)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchgym.cli.console import show_json, show_line, show_table, stage
+from patchgym.cli.executing import asked_afar, executor_options
 from patchgym.cli.recipe import LoopRecipe
 from patchgym.cli.workshop import check_sandbox, new_sandboxes, sandbox_options
 from patchgym.config import load_recipe, validated
@@ -28,6 +29,7 @@ from patchgym.tasks.funnel import meaning_of
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Where the task set is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @sandbox_options
+@executor_options
 def command(
     recipe: str | None,
     repositories: tuple[str, ...],
@@ -67,13 +69,15 @@ def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:
     Raises:
         PatchgymError: as ``patchgym.tasks.build.build_task_set``.
     """
+    from patchgym.cli.bench import bench_executors, cluster_asked_for
     from patchgym.sandbox import ClosingFactory
     from patchgym.tasks.build import build_task_set
 
-    check_sandbox()
+    if asked_afar() is None:
+        check_sandbox()
     made: list[ClosingFactory] = []
     try:
-        with stage("Build and prove tasks") as shown:
+        with cluster_asked_for() as cluster, stage("Build and prove tasks") as shown:
 
             def factory_for(objects: ObjectStore) -> ClosingFactory:
                 made.append(new_sandboxes(objects))
@@ -82,7 +86,13 @@ def build_watched(recipe: TaskSetRecipe, out: Path) -> TaskSetManifest:
             def progress(part: str, done: int, total: int) -> None:
                 shown.update(done, total, "fetching sources" if part == "sources" else f"{done} of {total} proved")
 
-            return asyncio.run(build_task_set(recipe, out, factory_for=factory_for, on_progress=progress))
+            async def build() -> TaskSetManifest:
+                async with bench_executors(cluster) as executor_for:
+                    return await build_task_set(
+                        recipe, out, factory_for=factory_for, on_progress=progress, executor_for=executor_for
+                    )
+
+            return asyncio.run(build())
     finally:
         for factory in made:
             factory.close()

@@ -1,0 +1,153 @@
+"""A fleet of processes on this machine: real workers that can be killed, each node with a cache of its own. What a crew
+does is tested on this, with and without Ray."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from patchgym.executors.fleet import Node, WorkerLost
+from patchgym.executors.work import Need
+from patchgym.executors.worker import Worker
+from tests.workshop import here
+
+
+class ProcessHand:
+    """A worker process, asked over its standard input and output: in each message the number of the question, and then
+    its parts, each after its length."""
+
+    def __init__(self, node: str, cache: Path, spec: bytes) -> None:
+        self.node = node
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.executors.processes", str(cache)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PATCHGYM_CACHE": str(cache),
+                "PYTHONPATH": os.pathsep.join(part for part in (str(Path.cwd()), *sys.path) if part),
+            },
+        )
+        self._spec = spec
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._count = 0
+
+    async def ask(self, method: str, *arguments: bytes) -> bytes:
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+            self._write(0, b"", self._spec)
+        self._count += 1
+        future = self._waiting[self._count] = asyncio.get_running_loop().create_future()
+        self._write(self._count, method.encode(), *arguments)
+        return await future
+
+    def _write(self, number: int, *parts: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            send(self.process.stdin.fileno(), number, *parts)
+        except OSError as error:
+            raise WorkerLost(self.node, "It is gone.") from error
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while (message := await asyncio.to_thread(receive, self.process.stdout.fileno())) is not None:
+            number, parts = message
+            future = self._waiting.pop(number)
+            if not future.done():  # nobody waits for it any more
+                future.set_result(parts[0])
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(WorkerLost(self.node, "Its process ended."))
+
+    async def end(self) -> None:
+        self.kill()
+        if self._reading is not None:
+            await self._reading
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class ProcessFleet:
+    """Nodes of one CPU, by their names; more can be added, and a node can be ended with all that runs there."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self._folder = folder
+        self.alive = dict.fromkeys(names, True)
+        self.hands: list[ProcessHand] = []
+        self.hired: list[str] = []
+
+    async def nodes(self) -> list[Node]:
+        return [Node(name, name, 1.0, 8e9, 0.0, alive=alive) for name, alive in self.alive.items()]
+
+    def hire(self, node: Node, need: Need, spec: bytes) -> ProcessHand:
+        hand = ProcessHand(node.name, self._folder / node.name, spec)
+        self.hands.append(hand)
+        self.hired.append(node.name)
+        return hand
+
+    def end(self, name: str) -> None:
+        """The node and its workers are gone."""
+        self.alive[name] = False
+        for hand in self.hands:
+            if hand.node == name:
+                hand.kill()
+
+
+def send(descriptor: int, number: int, *parts: bytes) -> None:
+    """One message."""
+    body = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    data = number.to_bytes(8, "big") + len(body).to_bytes(8, "big") + body
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def receive(descriptor: int) -> tuple[int, list[bytes]] | None:
+    """One message; None at the end."""
+    head = _exactly(descriptor, 16)
+    if head is None:
+        return None
+    body = _exactly(descriptor, int.from_bytes(head[8:], "big"))
+    if body is None:
+        return None
+    parts = []
+    while body:
+        size = int.from_bytes(body[:8], "big")
+        parts.append(body[8 : 8 + size])
+        body = body[8 + size :]
+    return int.from_bytes(head[:8], "big"), parts
+
+
+def _exactly(descriptor: int, size: int) -> bytes | None:
+    found = b""
+    while len(found) < size:
+        more = os.read(descriptor, min(1 << 20, size - len(found)))
+        if not more:
+            return None
+        found += more
+    return found
+
+
+async def serve(cache: Path) -> None:
+    """Be a worker until standard input ends."""
+    out, running = os.dup(1), set[asyncio.Task[None]]()
+    os.dup2(2, 1)
+    first = await asyncio.to_thread(receive, 0)
+    assert first is not None
+    worker = Worker(first[1][1], cache, here)  # this interpreter's environment: no download
+
+    async def one(number: int, method: str, arguments: list[bytes]) -> None:
+        send(out, number, await getattr(worker, method)(*arguments))
+
+    while (message := await asyncio.to_thread(receive, 0)) is not None:
+        number, (method, *arguments) = message
+        task = asyncio.create_task(one(number, method.decode(), arguments))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))
