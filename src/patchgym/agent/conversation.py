@@ -127,7 +127,7 @@ class Conversation:
             tokens=sample.tokens,
             policy_version=sample.policy_version or around.policy.version,
             sampling=sampling,
-            usage=sample.usage,
+            usage=sample.usage if sample.counted else None,
             sampling_seconds=sampling_seconds,
             started_at=started_at,
         )

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +95,8 @@ class Collector:
     of whole groups.
 
     The run's object store must hold the tasks' trees, and ``factory`` must make its sandboxes from that store;
-    ``build`` gives the directory of a built environment (blocking; called in threads).
+    ``build`` gives the directory of a built environment (blocking; called in threads). At most ``gradings`` are under
+    way at once (None: as many as there are episodes).
     """
 
     def __init__(
@@ -104,12 +106,14 @@ class Collector:
         build: Callable[[Environment], Path],
         rewards: RewardSettings,
         seed: int,
+        gradings: int | None = None,
     ) -> None:
         self._run, self._factory, self._build = run, factory, build
         self._rewards, self._seed = rewards, seed
         self._grader = Grader(factory, run.objects, build)
         self._briefings = Shared[str]()
         self._gradings = Shared[TestReport]()
+        self._places = asyncio.Semaphore(gradings) if gradings is not None else nullcontext()
 
     async def collect(
         self,
@@ -130,13 +134,13 @@ class Collector:
             (task, sample)
             for sample in range(phase.samples)
             for task in phase.tasks
-            if _trajectory_id(phase.name, task, sample) not in have
+            if trajectory_name(phase.name, task, sample) not in have
         ]
         gate = asyncio.Semaphore(settings.concurrency)
 
         async def one(task: Task, sample: int) -> None:
             async with gate:
-                trajectory = await self._rollout(phase.name, task, sample, source, settings)
+                trajectory = await self.rollout(phase.name, task, sample, source, settings)
             self._run.append(trajectory)
             on_final(trajectory)
 
@@ -217,13 +221,27 @@ class Collector:
             temperature=settings.temperature, top_p=settings.top_p, max_tokens=settings.max_tokens, seed=seed
         )
 
-    async def _rollout(
-        self, phase: str, task: Task, sample: int, source: PolicySource, settings: RolloutSettings
+    async def rollout(
+        self,
+        phase: str,
+        task: Task,
+        sample: int,
+        source: PolicySource,
+        settings: RolloutSettings,
+        on_step: Callable[[Step], None] = lambda step: None,
+        on_end: Callable[[Episode], None] = lambda episode: None,
     ) -> Trajectory:
+        """One trajectory, graded and rewarded, which the run does not have yet. ``on_step`` is called with each step,
+        ``on_end`` once the episode is over and before it is graded.
+
+        Raises:
+            PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+        """
         started_at, clock = datetime.now(UTC), time.monotonic()
-        trajectory_id = _trajectory_id(phase, task, sample)
+        trajectory_id = trajectory_name(phase, task, sample)
         version = source.version
-        episode = await self._episode(task, trajectory_id, source, settings)
+        episode = await self._episode(task, trajectory_id, source, settings, on_step)
+        on_end(episode)
         patch = diff_trees(self._run.objects, task.workspace, episode.final_state)
         graded_from = time.monotonic()
         report = await self._graded(task, patch, settings) if not episode.faults else None
@@ -260,7 +278,12 @@ class Collector:
         )
 
     async def _episode(
-        self, task: Task, trajectory_id: str, source: PolicySource, settings: RolloutSettings
+        self,
+        task: Task,
+        trajectory_id: str,
+        source: PolicySource,
+        settings: RolloutSettings,
+        on_step: Callable[[Step], None],
     ) -> Episode:
         built = await built_environment(task.environment, self._build)
         journal = self._run.journal(trajectory_id)
@@ -270,8 +293,13 @@ class Collector:
         except SandboxError as error:
             fault = Fault(kind=type(error).__name__, where="sandbox", message=str(error))
             return Episode(final_state=task.workspace, stop=StopReason.INFRASTRUCTURE, faults=[fault])
+
+        def kept(step: Step) -> None:
+            journal.append(step)
+            on_step(step)
+
         try:
-            return await run_episode(around, sandbox, on_step=journal.append)
+            return await run_episode(around, sandbox, on_step=kept)
         finally:
             await sandbox.close()
 
@@ -301,7 +329,8 @@ class Collector:
 
     async def _graded(self, task: Task, patch: str, settings: RolloutSettings) -> TestReport:
         if not settings.grade_once:
-            return await self._grader.grade(task, patch)
+            async with self._places:
+                return await self._grader.grade(task, patch)
         report = await self._gradings.get((task.content_hash(), patch), lambda: self._grader.grade(task, patch))
         if report.verdict is Verdict.INFRA_ERROR:  # it was not the patch: the next one is graded by itself
             self._gradings.forget((task.content_hash(), patch))
@@ -312,7 +341,8 @@ class Collector:
         return score_patch(task, report, steps, patch, self._rewards, evidence)
 
 
-def _trajectory_id(phase: str, task: Task, sample: int) -> str:
+def trajectory_name(phase: str, task: Task, sample: int) -> str:
+    """The id of one sample's trajectory."""
     return f"{phase}.{task.id}.{sample}"
 
 
