@@ -204,7 +204,7 @@ def _broken(request: Request, error: Exception) -> Response:
 def _docs_page(*, tokens: bool) -> str:
     """The operations for a person to read: no script, nothing from elsewhere."""
     document = openapi(tokens=tokens)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     refusals: Mapping[str, list[str]] = {
         operation.name: refusals_of(operation, tokens=tokens) for operation in OPERATIONS
     }
