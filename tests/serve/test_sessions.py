@@ -195,6 +195,21 @@ def test_an_agent_has_the_tools_that_its_client_asked_for(tmp_path: Path) -> Non
     served(tmp_path, work)
 
 
+def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    async def work(place: Place, client: httpx2.AsyncClient) -> None:
+        session = await opened(client)
+        touched = await stepped(
+            client, session, command="touch \"$(printf 'a\\377')\" \"$(printf 'tests/b\\377.pyc')\""
+        )
+        assert touched["changed_paths"] == ["a\\udcff", "tests/b\\udcff.pyc"]
+        assert "a\\udcff" in (await stepped(client, session, tool="list_files"))["shown"]
+        graded = (await client.post(f"{session}/grade")).json()
+        assert graded["verdict"] == "unresolved"
+        assert "a\\377" in graded["patch"]
+
+    served(tmp_path, work)
+
+
 def test_one_thing_at_a_time(tmp_path: Path) -> None:
     async def work(place: Place, client: httpx2.AsyncClient) -> None:
         session = await opened(client)
