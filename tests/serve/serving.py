@@ -125,6 +125,11 @@ async def until(so: Callable[[], Awaitable[object]]) -> None:
     raise AssertionError("it never was so")
 
 
+async def none_left() -> bool:
+    """Whether every sandbox is gone."""
+    return not sandboxes_alive()
+
+
 async def busy(client: httpx2.AsyncClient, session: str) -> bool:
     """Whether a session is at work."""
     return bool((await client.get(session)).json()["busy"])
@@ -148,8 +153,10 @@ def sandboxes_alive() -> int:
             head, _, rest = stat.read_text().rpartition(") ")
         except OSError:  # it ended meanwhile
             continue
-        number = int(head.partition(" ")[0])
-        parents[number], names[number] = int(rest.split()[1]), head.partition("(")[2]
+        state, parent = rest.split()[:2]
+        if state != "Z":
+            number = int(head.partition(" ")[0])
+            parents[number], names[number] = int(parent), head.partition("(")[2]
     mine = {int(Path("/proc/self").readlink().name)}
     while more := {number for number, parent in parents.items() if parent in mine} - mine:
         mine |= more

@@ -113,6 +113,7 @@ def test_a_body_that_is_not_as_it_must_be_is_refused(tmp_path: Path, body: str |
         '{"tool": "read_file", "arguments": {"start": ' + "9" * 5000 + "}}",
         '{"tool": "read_file", "arguments": ' + '{"a":' * 5000 + "1" + "}" * 5001,
         '{"tool": "submit", "usage": {"prompt_tokens": 1}}',
+        '{"tool": "submit", "usage": {"prompt_tokens": 1, "sampled_tokens": -1000}}',
     ],
 )
 def test_an_action_that_is_none_is_refused_and_is_no_step(tmp_path: Path, body: str) -> None:

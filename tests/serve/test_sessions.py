@@ -27,6 +27,7 @@ from tests.serve.serving import (
     Place,
     at_hand,
     busy,
+    none_left,
     opened,
     refused,
     sandboxes_alive,
@@ -233,7 +234,7 @@ def test_closing_ends_what_is_under_way_and_leaves_no_sandbox(tmp_path: Path) ->
         await until(lambda: busy(client, session))
         assert (await client.delete(session)).json()["was"] == "unfinished"
         refused(await slow, 409, "closed")
-        assert not sandboxes_alive()
+        await until(none_left)
         refused(await client.get(session), 404, "no_session")
 
     served(tmp_path, work, limits=Limits(command_seconds=600))
@@ -270,7 +271,7 @@ def test_a_client_that_never_closes_is_reaped(tmp_path: Path) -> None:
 
         await until(gone)
         assert (await client.get("/stats")).json()["reaped"] == 1
-        assert not sandboxes_alive()
+        await until(none_left)
         refused(await client.post(f"{session}/step", json={"command": "id"}), 404, "no_session")
 
     served(tmp_path, work, rules=Rules(idle_seconds=1.0))
@@ -310,7 +311,7 @@ def test_the_end_of_the_server_closes_every_session(tmp_path: Path) -> None:
             await stepped(client, await opened(client), command="sleep 500 & true")
 
     served(tmp_path, work)
-    assert not sandboxes_alive()
+    asyncio.run(until(none_left))
     assert sum(one.interrupted for one in RunFiles(tmp_path / "run").beginnings()) == 3
 
 

@@ -24,6 +24,7 @@ from patchgym.records import (
 
 MOST_PATCH = 1 << 20
 """Bytes of a patch that are sent back."""
+_MOST_TOKENS = 10**9
 
 
 class TaskSheet(Record):
@@ -117,6 +118,9 @@ class StepWanted(Record):
     def _one_action(self) -> Self:
         if (self.tool is None) == (self.command is None) or (self.command is not None and self.arguments):
             raise ValueError("give either tool and arguments, or command alone")
+        counts = self.usage.model_dump(exclude_none=True).values() if self.usage is not None else ()
+        if not all(0 <= count <= _MOST_TOKENS for count in counts):  # or it would give itself more of them
+            raise ValueError(f"usage counts from 0 to {_MOST_TOKENS}")
         return self
 
 
