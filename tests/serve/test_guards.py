@@ -90,6 +90,8 @@ def test_addresses_and_methods_that_are_not_there_are_told(tmp_path: Path) -> No
         '{"task": "calc-1", "tools": "all"}',
         '{"task": "\\ud800"}',
         "[" * 100_000,
+        '{"task": "calc-1", "sampling": {"temperature": NaN}}',
+        '{"task": "calc-1", "sampling": {"top_p": -1}}',
         '{"task": "' + "x" * 301 + '"}',
         b"\xff\xfe",
     ],

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx2
 import pytest
 
+from patchgym.diagnose.seen import _missing
 from patchgym.policy.scripted import ScriptedPolicy
 from patchgym.records import Action, Limits, Step, StopReason, Task, Verdict
 from patchgym.reward import RewardSettings
@@ -179,10 +180,15 @@ def test_tokens_count_where_the_client_tells_them(tmp_path: Path) -> None:
         assert (await stepped(client, session, command="true", usage=told))["left"]["tokens"] == 10
         last = await stepped(client, session, command="true", usage=told)
         assert (last["stop"], last["left"]["tokens"]) == ("token_limit", 0)
-        silent = await opened(client)
+        silent = await opened(client, sampling={"temperature": 0.7})
         assert (await stepped(client, silent, command="true"))["left"]["tokens"] is None
+        await client.post(f"{silent}/grade")
 
     served(tmp_path, work, limits=Limits(turns=8, tokens=40, command_seconds=20))
+    counted, silent = RunDirectory.read(tmp_path / "run").trajectories
+    assert [step.usage.sampled_tokens for step in counted.steps if step.usage] == [30, 30]
+    assert [step.sampling.temperature for step in silent.steps if step.sampling] == [0.7, 0.7]
+    assert not any(_missing(one) for one in (counted, silent))  # diagnose takes them as whole
 
 
 def test_an_agent_has_the_tools_that_its_client_asked_for(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from patchgym.agent import tools_named
 from patchgym.config import Settings
-from patchgym.records import Step, Task, Trajectory
+from patchgym.records import Sampling, Task, Trajectory
 from patchgym.rollout import Collector, RolloutSettings
 from patchgym.rollout.collect import trajectory_name
 from patchgym.serve.problems import Refused
@@ -112,7 +112,7 @@ class Desk:
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._drop, session)
             with self.timed("reset"):
-                opened = await session.begin(lambda it: self._play(it, number, settings))
+                opened = await session.begin(lambda it: self._play(it, number, settings, wanted.sampling))
             undo.pop_all()
         self._counts["opened"] += 1
         return opened
@@ -208,8 +208,10 @@ class Desk:
         self._counts["refused"] += 1
         return Refused("too_many", why, retry_after=seconds)
 
-    async def _play(self, session: Session, number: int, settings: RolloutSettings) -> Trajectory:
-        """The rollout of a session, into the run. How a client samples is not known, whatever was asked of it."""
+    async def _play(
+        self, session: Session, number: int, settings: RolloutSettings, sampling: Sampling | None
+    ) -> Trajectory:
+        """The rollout of a session, into the run. How a client samples is what it told, whatever was asked of it."""
         name = trajectory_name(PHASE, session.task, number)
         with ExitStack() as undo:
             undo.callback(self._run.set_aside, name)
@@ -217,7 +219,7 @@ class Desk:
                 PHASE, session.task, number, session.client, settings, session.stepped, session.ended
             )
             undo.pop_all()
-        steps = tuple(_unsampled(step) for step in made.steps)
+        steps = tuple(step.model_copy(update={"sampling": sampling}) for step in made.steps)
         final = made.model_copy(update={"steps": steps})
         self._run.append(final)
         self._counts["graded"] += final.report is not None
@@ -244,10 +246,6 @@ def _settings(wanted: Reset) -> RolloutSettings:
         return RolloutSettings(tools=tuple(tools_named([*wanted.tools, "submit"])))
     except ValueError as error:
         raise Refused("invalid", f"tools: {error}") from error
-
-
-def _unsampled(step: Step) -> Step:
-    return step.model_copy(update={"sampling": None})
 
 
 def _first_free(run: RunDirectory, task: Task) -> int:

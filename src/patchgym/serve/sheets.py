@@ -12,6 +12,7 @@ from patchgym.records import (
     Limits,
     Outcome,
     Record,
+    Sampling,
     StopReason,
     Tally,
     Task,
@@ -68,6 +69,15 @@ class Reset(Record):
     """The names of the tools that the agent shall have; null: the usual ones. ``submit`` is always among them."""
     policy: str | None = Field(None, min_length=1, max_length=200)
     """What acts, with its version, for the record."""
+    sampling: Sampling | None = None
+    """What it samples with, for the record."""
+
+    @model_validator(mode="after")
+    def _finite(self) -> Self:
+        told = self.sampling
+        if told is not None and not (0 <= told.temperature <= 100 and 0 <= told.top_p <= 1):
+            raise ValueError("sampling has a temperature from 0 to 100 and a top_p from 0 to 1")
+        return self
 
 
 class Left(Record):
