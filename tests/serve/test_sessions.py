@@ -180,6 +180,7 @@ def test_tokens_count_where_the_client_tells_them(tmp_path: Path) -> None:
         assert (await stepped(client, session, command="true", usage=told))["left"]["tokens"] == 10
         last = await stepped(client, session, command="true", usage=told)
         assert (last["stop"], last["left"]["tokens"]) == ("token_limit", 0)
+        await client.post(f"{session}/grade")
         silent = await opened(client, sampling={"temperature": 0.7})
         assert (await stepped(client, silent, command="true"))["left"]["tokens"] is None
         await client.post(f"{silent}/grade")
