@@ -6,6 +6,7 @@ have its own name resolve to it (DNS rebinding). Pages of other sites are refuse
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,16 +51,16 @@ def make_app(desk: Desk, keys: Keys) -> Starlette:
     """The application over sessions and the tokens of their clients."""
     doing = _Doing(desk)
     page = _docs_page(tokens=bool(keys))
-    document = openapi(tokens=bool(keys))
+    document = json.dumps(openapi(tokens=bool(keys)), indent=1)
     style = _asset("style.css")
     routes = [
         Route(operation.path, partial(_answered, operation, getattr(doing, operation.name)), methods=[operation.method])
         for operation in OPERATIONS
     ]
     routes += [
-        Route("/", lambda request: Response(page, media_type="text/html")),
-        Route("/style.css", lambda request: Response(style, media_type="text/css")),
-        Route("/openapi.json", lambda request: JSONResponse(document)),
+        Route("/", partial(_same, page, "text/html")),
+        Route("/style.css", partial(_same, style, "text/css")),
+        Route("/openapi.json", partial(_same, document, "application/json")),
     ]
     return Starlette(
         routes=routes,
@@ -180,24 +181,28 @@ async def _answered(operation: Operation, do: Callable[[Request], Awaitable[Reco
     return Response(answer.model_dump_json(), operation.status, media_type="application/json")
 
 
+async def _same(text: str, media_type: str, request: Request) -> Response:
+    return Response(text, media_type=media_type)
+
+
 def _client(request: Request) -> str:
     client: str = request.state.client
     return client
 
 
-def _refused(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, Refused):  # its words are for whoever runs the server
         _log.error("%s %s: %s", request.method, request.url.path, error)
         error = Refused("unavailable")
     return error.response()
 
 
-def _unknown(request: Request, error: Exception) -> Response:
+async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return Refused("no_method" if error.status_code == 405 else "no_address").response()
 
 
-def _broken(request: Request, error: Exception) -> Response:
+async def _broken(request: Request, error: Exception) -> Response:
     return Refused("broken").response()
 
 
