@@ -245,6 +245,13 @@ def test_long_output_is_cut_for_the_model_and_kept_whole(run: Run, tmp_path: Pat
     assert stream.size == len(whole)
 
 
+def test_names_that_are_no_text_are_written_out(run: Run) -> None:
+    touched, listed, _ = run([act("run_command", command="touch \"$(printf 'a\\377')\""), act("list_files")]).steps
+    assert touched.changed_paths == ("a\\udcff",)
+    assert listed.observation is not None
+    assert "a\\udcff" in listed.observation.shown.splitlines()
+
+
 class Failing:
     """A policy that lists files once and then raises."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from patchgym.agent.tools import TOOLS, Tool, ToolResult, Workbench, checked_arguments
-from patchgym.content import ObjectStore
+from patchgym.content import ObjectStore, written_out
 from patchgym.policy import ProtocolError
 from patchgym.records import Action, Observation, Stream
 from patchgym.sandbox import Cut
@@ -42,7 +42,7 @@ async def act(bench: Workbench, action: Action) -> Observation:
 
 
 def _observation(result: ToolResult, seconds: float, limit: int, objects: ObjectStore) -> Observation:
-    shown = _cut(result.shown, limit)
+    shown = _cut(written_out(result.shown), limit)
     done = result.process
     if done is None:
         return Observation(shown=shown, ok=result.ok, seconds=seconds)

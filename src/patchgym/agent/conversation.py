@@ -10,7 +10,7 @@ from typing import Self
 from patchgym.agent.acting import act, checked
 from patchgym.agent.prompt import answers, opening, read_action
 from patchgym.agent.tools import USUAL_TOOLS, Tool, Workbench, tools_named
-from patchgym.content import ObjectStore
+from patchgym.content import ObjectStore, written_out
 from patchgym.policy import Policy, ProtocolError
 from patchgym.records import Action, Message, Observation, Sample, Sampling, Step, StopReason, TaskView, ToolSpec
 from patchgym.sandbox import Sandbox
@@ -123,11 +123,11 @@ class Conversation:
             observation=observation,
             state_before=before,
             state_after=after,
-            changed_paths=around.objects.changed_paths(before, after),
+            changed_paths=tuple(map(written_out, around.objects.changed_paths(before, after))),
             tokens=sample.tokens,
             policy_version=sample.policy_version or around.policy.version,
             sampling=sampling,
-            usage=sample.usage,
+            usage=sample.usage if sample.counted else None,
             sampling_seconds=sampling_seconds,
             started_at=started_at,
         )

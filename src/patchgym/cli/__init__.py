@@ -35,6 +35,7 @@ _COMMANDS = {
     "grade": "Grade patches from a file.",
     "eval": "Measure a policy on held-out tasks: pass@1, pass@k, intervals.",
     "compare": "Set finished evaluations against each other: paired differences, power.",
+    "serve": "Tasks, sandboxes and grading over HTTP, for agents in any language.",
     "doctor": "Say what this machine can do, and what to do about the rest.",
 }
 _INTERRUPTED = 130

@@ -2,7 +2,7 @@
 
 from patchgym.content.cache import cache_root, disk_errors, publish_directory
 from patchgym.content.downloads import Pin, fetch
-from patchgym.content.objects import Entry, ObjectStore
+from patchgym.content.objects import Entry, ObjectStore, written_out
 from patchgym.content.patches import apply_patch, diff_trees, patch_scope, patched_paths
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "patch_scope",
     "patched_paths",
     "publish_directory",
+    "written_out",
 ]

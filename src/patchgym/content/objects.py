@@ -21,6 +21,11 @@ from patchgym.errors import DataError
 FILE, EXECUTABLE, SYMLINK, _FOLDER = 0o100644, 0o100755, 0o120000, 0o040000
 
 
+def written_out(text: str) -> str:
+    """A path, or a text that holds one, as records can hold it: bytes that are no UTF-8 stand as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Entry(NamedTuple):
     """A file of a tree: git mode (0o100644, 0o100755 or 0o120000) and blob id."""
 

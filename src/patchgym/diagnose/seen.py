@@ -25,6 +25,7 @@ _STEP_FIELDS = (
     "started_at",
 )
 _FIELDS = ("task_hash", "sandbox", "final_state", "final_patch", "stop")
+_OUT_OF_SIGHT, _TO_TELL = "client:", ("sampling", "usage")  # such a policy samples elsewhere, and may tell of it
 _WITH_TOKENS = ("local:", "vllm:")
 _EDITS = {"edit_file": "new", "write_file": "content"}
 
@@ -133,8 +134,9 @@ def _missing(trajectory: Trajectory) -> dict[str, int]:
     lacks: Counter[str] = Counter(name for name in _FIELDS if getattr(trajectory, name) is None)
     lacks["report"] += trajectory.status == "completed" and trajectory.report is None
     sampled = trajectory.policy.spec.startswith(_WITH_TOKENS)
+    optional = _TO_TELL if trajectory.policy.spec.startswith(_OUT_OF_SIGHT) else ()
     for step in trajectory.steps:
-        lacks.update(name for name in _STEP_FIELDS if getattr(step, name) is None)
+        lacks.update(name for name in _STEP_FIELDS if getattr(step, name) is None and name not in optional)
         lacks["observation"] += step.action is not None and step.observation is None
         lacks["arguments"] += _lost_arguments(step)
         lacks["prompt"] += not step.prompt and step.parent is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from patchgym.content import ObjectStore
+from patchgym.content import ObjectStore, written_out
 from patchgym.errors import PatchError, SandboxError
 from patchgym.grading.canaries import draw_canaries
 from patchgym.grading.evidence import evidence_of, key_of, unusual
@@ -231,7 +231,7 @@ def _report(
         fail_to_pass=tally(task.tests.fail_to_pass),
         pass_to_pass=tally(task.tests.pass_to_pass),
         hidden=tally(task.tests.hidden),
-        tampered_paths=tampered,
+        tampered_paths=tuple(map(written_out, tampered)),
         why=why,
         log=log,
         seconds=time.monotonic() - started,

@@ -109,5 +109,7 @@ class Sample(Record):
     tokens: StepTokens | None = None
     usage: Usage
     finish_reason: Literal["stop", "length", "tool_calls"]
+    counted: bool = True
+    """Whether anybody counted ``usage``. Where not, the step has none."""
     policy_version: str | None = None
     """The version that sampled it, where the policy may have gone on to another one meanwhile."""

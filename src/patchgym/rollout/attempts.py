@@ -95,8 +95,10 @@ class Attempts:
         source: PolicySource,
         settings: RolloutSettings,
         on_step: Callable[[Step], None] = lambda step: None,
+        on_end: Callable[[Episode], None] = lambda episode: None,
     ) -> Trajectory:
-        """The trajectory of one attempt; ``on_step`` is called with each step once it is whole.
+        """The trajectory of one attempt; ``on_step`` is called with each step once it is whole, ``on_end`` once the
+        episode is over and before it is graded.
 
         Raises:
             PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be attempted on this machine.
@@ -105,6 +107,7 @@ class Attempts:
         trajectory_id = name_of(phase, task, sample)
         version = source.version
         episode = await self._episode(task, trajectory_id, source, settings, on_step)
+        on_end(episode)
         patch = diff_trees(self._place.objects, task.workspace, episode.final_state)
         graded_from = time.monotonic()
         report = await self._graded(task, patch, settings) if not episode.faults else None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchgym.agent import Episode
 from patchgym.errors import WorkLostError
 from patchgym.executors import Executor, LocalExecutor, Place
 from patchgym.records import (
@@ -85,13 +86,35 @@ class Collector:
         """
 
         async def make(wanted: Attempt) -> Trajectory:
-            journal = self._run.journal(name_of(phase.name, wanted.task, wanted.sample))
-            return await self._attempts.make(
-                phase.name, wanted.task, wanted.sample, source, settings, on_step=journal.append
-            )
+            return await self.attempt(phase.name, wanted.task, wanted.sample, source, settings)
 
         here = LocalExecutor[Attempt, Trajectory](make, settings.concurrency)
         return await self.collect_by(here, phase, source.spec, on_final)
+
+    async def attempt(
+        self,
+        phase: str,
+        task: Task,
+        sample: int,
+        source: PolicySource,
+        settings: RolloutSettings,
+        on_step: Callable[[Step], None] = lambda step: None,
+        on_end: Callable[[Episode], None] = lambda episode: None,
+    ) -> Trajectory:
+        """One trajectory, for whoever decides one by one what is tried. The run must not have it yet, and it is for the
+        caller to append it. ``on_step`` is called with each step, ``on_end`` once the episode is over and before it is
+        graded.
+
+        Raises:
+            PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+        """
+        journal = self._run.journal(name_of(phase, task, sample))
+
+        def kept(step: Step) -> None:
+            journal.append(step)
+            on_step(step)
+
+        return await self._attempts.make(phase, task, sample, source, settings, kept, on_end)
 
     async def collect_by(
         self,

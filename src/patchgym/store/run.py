@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -216,6 +216,12 @@ class RunDirectory:
         offset = append_line(self.path / "trajectories.jsonl", trajectory.to_line())
         self._places[trajectory.id] = _Place(offset, trajectory.phase)
         (self.path / "journal" / f"{trajectory.id}.jsonl").unlink(missing_ok=True)
+
+    def set_aside(self, trajectory_id: str) -> None:
+        """Keep the journal of a trajectory that will never be final, as one that was interrupted."""
+        path = self.path / "journal" / f"{trajectory_id}.jsonl"
+        with suppress(FileNotFoundError), disk_errors(path):
+            path.rename(path.with_suffix(".interrupted"))
 
     def append_tree(self, tree: Tree) -> None:
         """Make a search tree final, and with it its paths. A second one with the same id is refused.

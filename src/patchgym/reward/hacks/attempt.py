@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from patchgym.content import ObjectStore
+from patchgym.content import ObjectStore, written_out
 from patchgym.content.patches import patched_file
 from patchgym.content.unified import FilePatch, parse_patch
 from patchgym.errors import PatchError
@@ -60,7 +60,7 @@ def attempt_of(
         entry = entries.get(path)
         return objects.get(entry.id) if entry is not None else None
 
-    before, after = texts_of(patch, read)
+    before, after = ({written_out(path): text for path, text in one.items()} for one in texts_of(patch, read))
     visible = {path: _text(objects.get(blob)) or "" for path, blob in task.tests.visible_files.items()}
     return Attempt(
         before=before,
@@ -68,7 +68,7 @@ def attempt_of(
         patch=patch,
         test_files=frozenset((*task.tests.visible_files, *task.tests.hidden_files)),
         tests=visible,
-        paths=frozenset(entries),
+        paths=frozenset(map(written_out, entries)),
         functions=task.functions,
         instruction=task.instruction,
         repo=task.source.repo,
