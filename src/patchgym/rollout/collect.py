@@ -148,6 +148,18 @@ class Collector:
             raise _first(errors) from None
         return self._run.phase(phase.name)
 
+    async def attempt(
+        self, phase: str, task: Task, sample: int, source: PolicySource, settings: RolloutSettings
+    ) -> Trajectory:
+        """One trajectory more, for whoever decides one by one what is tried. The run must not have it yet.
+
+        Raises:
+            PrerequisiteError, StorageError, EnvironmentBuildError: nothing can be collected on this machine.
+        """
+        trajectory = await self._rollout(phase, task, sample, source, settings)
+        self._run.append(trajectory)
+        return trajectory
+
     async def search(
         self,
         phase: Phase,
