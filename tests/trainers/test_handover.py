@@ -19,8 +19,9 @@ from patchgym.records import Message
 from patchgym.store import RunDirectory
 from patchgym.train import Reason, RowSet, TokenRow
 from patchgym.trainers.handover import COLUMNS, write_rows
-from tests.records_for_tests import make_manifest, make_task
+from tests.records_for_tests import make_manifest
 from tests.train.tiny import graded, save_tiny_model
+from tests.workshop import calc_task
 
 pytestmark = pytest.mark.train
 PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
@@ -67,14 +68,15 @@ def test_a_file_holds_the_rows_number_for_number(
     for row, back in zip(rows, found, strict=True):
         assert back["ids"] == [*row.ids]
         assert back["mask"] == [*row.trainable]
-        assert back["advantages"] == [*row.advantages or ()]
+        assert back["advantages"] == [*(row.advantages or ())]
         assert back["policy_versions"] == ["v1", None]
         wanted = [value if turn >= 0 else None for value, turn in zip(row.logprobs, row.turns, strict=True)]
         assert back["logprobs"] == wanted
 
 
 def row() -> TokenRow:
-    return TokenRow((1, 2, 3), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 0), "t", "g", advantages=(0.0, 0.5, 0.5), reward=1.0)
+    advantages = (0.0, 0.5, 0.5)
+    return TokenRow((1, 2, 3), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 0), "t", "g", advantages=advantages, reward=1.0)
 
 
 def test_rows_for_imitation_say_nothing_that_was_not_measured(tmp_path: Path) -> None:
@@ -105,9 +107,8 @@ def test_the_loader_of_the_docs_reads_it(tmp_path: Path) -> None:
     assert "patchgym" not in loader
     write_rows(RowSet(rows=(row(),)), {"t": "task"}, tmp_path / "rows.parquet", logged=True)
     (tmp_path / "load.py").write_text(loader)
-    done = subprocess.run(
-        [sys.executable, "load.py", "rows.parquet"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
-    )
+    command_line = [sys.executable, "load.py", "rows.parquet"]
+    done = subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(done.stdout.splitlines()[0]) == {
         "task": "task",
         "group": "g",
@@ -130,13 +131,13 @@ def recorded_run(folder: Path, model: Path) -> Path:
     prompt = (Message(role="user", content="fix"),)
     opening = encoder.encode(prompt)
     run = RunDirectory.open_for_writing(folder / "run", make_manifest())
-    run.keep_tasks([make_task("g")])
+    run.keep_tasks([calc_task(run.objects)])
     with torch.no_grad():
         for sample, reward in enumerate((1.0, 0.0)):
             answer = [20 + sample, 21, encoder.end_of_turn]
             (step,) = sampled_steps(network, [(opening, answer)])
             one = graded([step.model_copy(update={"prompt": prompt})], reward, sample)
-            run.append(one.model_copy(update={"task_id": "g"}))
+            run.append(one.model_copy(update={"task_id": "calc-1"}))
     run.close()
     return folder / "run"
 
@@ -152,7 +153,7 @@ def test_the_command_writes_what_the_update_would_train_on(tmp_path: Path) -> No
     good, bad = sorted(read(out), key=lambda found: -float(str(found["reward"])))
     assert [value for value in good["advantages"] if value] == [0.5] * 3  # type: ignore[attr-defined]
     assert [value for value in bad["advantages"] if value] == [-0.5] * 3  # type: ignore[attr-defined]
-    assert (good["task_id"], good["group_id"]) == ("g", "g")
+    assert (good["task_id"], good["group_id"]) == ("calc-1", "g")
     assert sum(told is not None for told in good["logprobs"]) == 3  # type: ignore[attr-defined]
 
 

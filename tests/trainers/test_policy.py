@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchgym.errors import ConfigError, ContextLengthError, DataError, EndpointError
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.train
 
 ENCODER = ChatEncoder(tiny_tokenizer())
 ROOMY = TokenLimits(100_000)
+UNHURRIED = settings(deadline=None, max_examples=30)
 OPENING = (Message(role="system", content="fix it"), Message(role="user", content="clamp is wrong"))
 
 
@@ -75,6 +76,7 @@ def played(script: Sequence[tuple[Sequence[int], str]]) -> tuple[Draws, Trajecto
 
 
 @given(turns)
+@UNHURRIED
 def test_every_context_begins_with_the_one_before_and_what_was_sampled(
     script: list[tuple[list[int], str]],
 ) -> None:
@@ -84,6 +86,7 @@ def test_every_context_begins_with_the_one_before_and_what_was_sampled(
 
 
 @given(turns)
+@UNHURRIED
 def test_a_row_is_what_the_model_last_read_and_said(script: list[tuple[list[int], str]]) -> None:
     generator, trajectory = played(script)
     row = episode_row(trajectory, filler=END)
@@ -92,6 +95,7 @@ def test_a_row_is_what_the_model_last_read_and_said(script: list[tuple[list[int]
 
 
 @given(turns)
+@UNHURRIED
 def test_the_mask_marks_what_was_sampled_and_log_probabilities_stand_there_alone(
     script: list[tuple[list[int], str]],
 ) -> None:
@@ -161,7 +165,7 @@ def test_an_answer_that_cannot_have_been_sampled_is_infrastructure_s_fault(answe
 
 def test_ids_of_another_model_are_refused() -> None:
     messages = [*OPENING, Message(role="assistant", content="", sampled_ids=(VOCABULARY,)), OPENING[1]]
-    with pytest.raises(DataError, match="another model|Another model"):
+    with pytest.raises(DataError, match="Another model"):
         asyncio.run(policy_of(Draws()).sample(messages, (), Sampling()))
 
 

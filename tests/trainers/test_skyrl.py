@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchgym.errors import ConfigError, UsageError
@@ -189,6 +189,7 @@ def row(group: int, reward: float | None) -> EpisodeRow:
 rewards = st.none() | st.floats(0, 1, allow_nan=False)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), rewards), min_size=1, max_size=12))
 def test_the_mean_of_a_group_is_that_of_the_rewards_that_were_measured(
     members: list[tuple[int, float | None]],

@@ -15,6 +15,7 @@ from patchgym.errors import ConfigError, ContextLengthError, DataError, Endpoint
 from patchgym.policy.chat import ChatEncoder, exact_sample
 from patchgym.records import Message, Sample, Sampling, ToolSpec
 
+_ANY = 2**31
 _SLACK = 1e-4  # above 0: float32's rounding of a log-softmax
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "top_k": (-1, 0, None),
@@ -72,12 +73,21 @@ class TokenPolicy:
     native_tools = False
 
     def __init__(
-        self, generator: Generator, encoder: ChatEncoder, *, session: str, vocabulary: int, limits: TokenLimits
+        self,
+        generator: Generator,
+        encoder: ChatEncoder,
+        *,
+        session: str,
+        limits: TokenLimits,
+        vocabulary: int | None = None,
     ) -> None:
-        """One for each episode, which ``session`` names. ``vocabulary`` is the number of ids that the model knows."""
+        """One for each episode, which ``session`` names. ``vocabulary`` is the number of ids that the model has logits
+        for (often more than its tokenizer knows), where that is known."""
         self.version: str = generator.version
         self._generator, self._encoder = generator, encoder
-        self._session, self._vocabulary, self._limits = session, vocabulary, limits
+        self._session, self._limits = session, limits
+        self._vocabulary = vocabulary if vocabulary is not None else _ANY
+        self._opening: int | None = None
 
     async def sample(self, messages: Sequence[Message], tools: Sequence[ToolSpec], sampling: Sampling) -> Sample:
         """Sample one answer. Where the limits leave fewer than ``max_tokens``, it ends there with ``length``.
@@ -101,8 +111,10 @@ class TokenPolicy:
     def _room(self, messages: Sequence[Message], length: int) -> int:
         """How many ids an answer may have."""
         limits = self._limits
-        first = next((at for at, message in enumerate(messages) if message.role == "assistant"), len(messages))
-        opening = len(self._encoder.encode(messages[:first]))
+        if self._opening is None:
+            first = next((at for at, message in enumerate(messages) if message.role == "assistant"), len(messages))
+            self._opening = len(self._encoder.encode(messages[:first]))
+        opening = self._opening
         if limits.opening is not None and opening > limits.opening:
             raise ConfigError(
                 "The instruction of a task is longer than the trainer's prompts may be",
@@ -127,7 +139,7 @@ class TokenPolicy:
         if len(ids) > sampling.max_tokens:
             raise _unsound(f"It has {len(ids)} ids, and {sampling.max_tokens} were asked for")
         if not all(0 <= one < self._vocabulary for one in ids):
-            raise _unsound(f"It has ids that are none of the model's {self._vocabulary}")
+            raise _unsound("It has ids that are none of the model's")
         if any(one in self._encoder.stop_ids for one in ids[:-1]):
             raise _unsound("It goes on after its end of turn")
         if logprobs is not None and len(logprobs) != len(ids):

@@ -42,7 +42,6 @@ class PatchgymGenerator:
                 template cannot be used token by token.
         """
         self._encoder = ChatEncoder(tokenizer)
-        self._vocabulary = len(tokenizer)
         self._config, self._client, self._model = generator_cfg, inference_engine_client, policy_model_name
         self._gym = Gym(settings, worker=socket.gethostname(), build=build)
 
@@ -68,7 +67,7 @@ class PatchgymGenerator:
         limits = TokenLimits(self._config.max_input_length + params["max_tokens"])
 
         def policy_for(session: str) -> TokenPolicy:
-            return TokenPolicy(engine, self._encoder, session=session, vocabulary=self._vocabulary, limits=limits)
+            return TokenPolicy(engine, self._encoder, session=session, limits=limits)
 
         asked = (self._gym.attempt(task, draw, "skyrl", policy_for) for task in tasks)
         found = settle(await asyncio.gather(*asked))

@@ -164,7 +164,10 @@ def _own_weights(trainer: Any, encoder: ChatEncoder, version: str) -> Iterator["
 
     processing = trainer.processing_class
     tokenizer = getattr(processing, "tokenizer", processing)
-    with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
+    kept = trainer.args.gradient_checkpointing_kwargs
+    with unwrap_model_for_generation(
+        trainer.model_wrapped, trainer.accelerator, gradient_checkpointing_kwargs=kept
+    ) as model:
         context = model.config.max_position_embeddings
         check_attention(LoadedModel(model, tokenizer, version, version, Path(), context))
         training = model.training

@@ -73,8 +73,7 @@ class PatchgymAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no typ
 
     def _policy(self, server: "_Server", session: str) -> TokenPolicy:
         server.begin()
-        vocabulary = len(self.tokenizer)
-        return TokenPolicy(server, self._encoder, session=session, vocabulary=vocabulary, limits=self._limits)
+        return TokenPolicy(server, self._encoder, session=session, limits=self._limits)
 
 
 class _Server:
