@@ -161,6 +161,19 @@ def test_a_lost_episode_trains_nothing_and_does_not_move_the_mean(tmp_path: Path
     assert found["rollout_metrics"]["patchgym/resolved"] == 1.0
 
 
+class Away(Client):
+    """A server that is not there."""
+
+    async def generate(self, input_batch: Mapping[str, Any], model: str | None = None) -> dict[str, Any]:
+        raise ConnectionResetError("no server")
+
+
+def test_a_server_that_is_away_loses_episodes_and_not_the_step(tmp_path: Path) -> None:
+    found = generated(tmp_path, Away(), retries=1)
+    assert not any(map(any, found["loss_masks"]))
+    assert found["rollout_metrics"] == {"patchgym/lost": 2.0}
+
+
 def test_held_out_tasks_are_for_measuring(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="held out"):
         generated(tmp_path, Client(GIVES_UP), ["calc-2"])

@@ -24,6 +24,7 @@ if find_spec("verl") is None:
 
 import hydra
 from omegaconf import OmegaConf
+from ray.exceptions import RayError
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.workers.rollout.replica import TokenOutput
@@ -155,6 +156,20 @@ def test_a_lost_episode_is_made_again(recipe: Any) -> None:
 def test_an_episode_that_is_lost_to_the_end_fails_so_that_verl_trains_the_group_without_it(recipe: Any) -> None:
     with pytest.raises(EndpointError, match="lost the episode"):
         run(recipe, Client(SOLVES, lost=9))
+
+
+class Away(Client):
+    """A server whose actor died."""
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        raise RayError("the actor died")
+
+
+def test_a_server_that_died_is_infrastructure_s_fault(recipe: Any, tmp_path: Path) -> None:
+    with pytest.raises(EndpointError, match="lost the episode"):
+        run(recipe, Away())
+    (worker,) = (tmp_path / "run").iterdir()
+    assert {one.status for one in RunDirectory.read(worker).trajectories} == {"infra_error"}
 
 
 def test_verl_s_baseline_is_over_the_sessions_that_are_there() -> None:

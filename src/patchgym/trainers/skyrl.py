@@ -95,7 +95,10 @@ class _Engine:
     async def generate(self, session: str, ids: Sequence[int], sampling: Sampling) -> Generated:
         params = {**self._params, "max_tokens": sampling.max_tokens, "stop_token_ids": sorted(self._stop_ids)}
         asked = {"prompt_token_ids": [[*ids]], "session_ids": [session], "sampling_params": params}
-        answer = await self._client.generate(asked, model=self._model)
+        try:
+            answer = await self._client.generate(asked, model=self._model)
+        except _faults() as error:
+            raise EndpointError("SkyRL's engine could not be asked", why=f"{type(error).__name__}: {error}") from error
         if answer["stop_reasons"][0] == "abort":
             raise EndpointError("SkyRL's engine gave up a request", mend="The episode is made again.")
         drawn = tuple(int(one) for one in answer["response_ids"][0])
@@ -105,6 +108,15 @@ class _Engine:
             None if logprobs is None or logprobs[0] is None else tuple(float(one) for one in logprobs[0]),
             bool(drawn) and drawn[-1] in self._stop_ids,
         )
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """What SkyRL's client raises where its server is away."""
+    try:
+        from aiohttp import ClientError
+    except ImportError:
+        return (OSError,)
+    return (OSError, ClientError)
 
 
 def neutral_rewards(rows: Sequence[EpisodeRow]) -> list[float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
+from ray.exceptions import RayError
 from verl.experimental.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from patchgym.config import validated
@@ -92,7 +93,11 @@ class _Server:
 
     async def generate(self, session: str, ids: Sequence[int], sampling: Sampling) -> Generated:
         asked = {**self._params, "max_tokens": sampling.max_tokens, "stop_token_ids": sorted(self._stop_ids)}
-        answer = await self._client.generate(request_id=session, prompt_ids=[*ids], sampling_params=asked)
+        try:
+            answer = await self._client.generate(request_id=session, prompt_ids=[*ids], sampling_params=asked)
+        except RayError as error:
+            why = str(error).strip().partition("\n")[0]
+            raise EndpointError("verl's server could not be asked", why=f"{type(error).__name__}: {why}") from error
         if answer.stop_reason == "aborted":
             raise EndpointError("verl's server gave up a request", mend="The episode is made again.")
         drawn = tuple(int(one) for one in answer.token_ids)
