@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from patchgym.errors import ConfigError, EndpointError, UsageError
 from patchgym.policy.chat import ChatEncoder
+from patchgym.records import Environment, Sampling
 from patchgym.store import RunDirectory
 from tests.policy.tiny import tiny_tokenizer
 from tests.trainers.gyms import GIVES_UP, SOLVES, Says, logprob, task_set
@@ -40,7 +41,7 @@ SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty":
 class HereLoop(ours.PatchgymAgentLoop):
     """Tests need no download: the environment is this interpreter's."""
 
-    build = staticmethod(here)
+    build: Callable[[Environment], Path] = staticmethod(here)
 
 
 class Client:
@@ -51,8 +52,6 @@ class Client:
         self.asked: list[dict[str, Any]] = []
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        from patchgym.records import Sampling
-
         self.asked.append({"request_id": request_id, "prompt_ids": prompt_ids, **sampling_params})
         done = await self._says.generate(request_id, prompt_ids, Sampling())
         steps = {"min_global_steps": self._step, "max_global_steps": self._step, "global_steps": self._step}

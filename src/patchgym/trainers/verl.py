@@ -1,8 +1,7 @@
 """Episodes inside verl: an agent loop for its rollout workers.
 
 It is named in a file that ``actor_rollout_ref.rollout.agent.agent_loop_config_path`` points to
-(``verl_agent.yaml`` beside this module is one). Importing this module imports
-verl. Written against verl 0.9.1.
+(``verl_agent.yaml`` beside this module is one). Importing this module imports verl. Written against verl 0.9.1.
 """
 
 import atexit
@@ -33,7 +32,7 @@ _GYMS: dict[str, tuple[Gym, ChatEncoder]] = {}
 class PatchgymAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
     """Runs our episode with verl's own server."""
 
-    build = staticmethod(build_environment)
+    build: Callable[[Environment], Path] = staticmethod(build_environment)
     """How the environments of tasks are made."""
 
     def __init__(self, *args: Any, gym: Mapping[str, Any], **told: Any) -> None:
