@@ -12,10 +12,12 @@ import pytest
 
 from patchgym.errors import ConfigError, UsageError
 from patchgym.policy.chat import ChatEncoder
+from patchgym.records import Sampling
 from patchgym.store import RunDirectory
-from patchgym.trainers import GymSettings
+from patchgym.trainers import Generated, GymSettings
 from patchgym.trainers.trl import RolloutFunc, _draw, _sampler, _task_id, episode_reward
 from tests.policy.tiny import tiny_network, tiny_tokenizer
+from tests.policy.vllm_server import vllm_server
 from tests.trainers.gyms import task_set
 from tests.workshop import here, need_namespaces
 
@@ -176,6 +178,23 @@ def test_a_vllm_that_cannot_be_asked_turn_by_turn_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="turn by turn"):
         asyncio.run(opened())
+
+
+def test_trl_s_server_is_asked_as_every_vllm() -> None:
+    ids = tiny_tokenizer().encode("<|im_start|>user\nfix<|im_end|>\n<|im_start|>assistant\n")
+
+    async def asked(url: str) -> Generated:
+        client = SimpleNamespace(base_url=url.removesuffix("/v1"), model="tiny")
+        trainer = fake_trainer(use_vllm=True, vllm_generation=SimpleNamespace(vllm_client=client))
+        async with _sampler(trainer, ChatEncoder(tiny_tokenizer()), _draw(trainer)) as generator:
+            assert generator.version == "trl@step-4"
+            return await generator.generate("session", ids, Sampling(max_tokens=5, seed=1))
+
+    with vllm_server() as fake:
+        found = asyncio.run(asked(fake.url))
+    assert fake.sampled()[0]["prompt"] == ids
+    assert found.logprobs is not None
+    assert 0 < len(found.ids) == len(found.logprobs) <= 5
 
 
 def test_rewards_that_were_not_measured_stay_so() -> None:
