@@ -134,6 +134,28 @@ def test_verifiers_gets_a_trace_whose_paths_are_the_samples() -> None:
     assert [node["message"]["role"] for node in trace["nodes"]] == ["user", "assistant", "user", "assistant"]
 
 
+def test_verifiers_gets_a_call_for_each_answer() -> None:
+    (trace,) = rows("verifiers", two_turns())
+    assert [call["node"] for call in trace["calls"]] == [1, 3]
+    assert all(trace["nodes"][call["node"]]["sampled"] for call in trace["calls"])
+    assert trace["calls"][0]["usage"] == {"prompt_tokens": 3, "completion_tokens": 2, "cached_input_tokens": None}
+    assert trace["calls"][0]["sampling"]["temperature"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("stop", "words", "timeout"),
+    [
+        (StopReason.SUBMITTED, "agent_completed", False),
+        (StopReason.TURN_LIMIT, "max_turns", False),
+        (StopReason.TIME_LIMIT, "agent_timeout", True),
+        (StopReason.HOPELESS_LOOP, "hopeless_loop", False),
+    ],
+)
+def test_verifiers_is_told_in_its_words_what_was_cut_off(stop: StopReason, words: str, timeout: bool) -> None:
+    (trace,) = rows("verifiers", two_turns().model_copy(update={"stop": stop}))
+    assert (trace["stop_condition"], trace["is_timeout"]) == (words, timeout)
+
+
 def tree() -> Trajectory:
     """A root with two leaves."""
     root, left = make_step(0, tokens=tokens([1], [2])), make_step(1, tokens=tokens([3], [4]))
@@ -205,6 +227,19 @@ def test_verifiers_own_model_takes_the_trace() -> None:
         trace = trace_module.WireTrace.model_validate(row)
         found = [(branch.token_ids, branch.sampled_mask) for branch in trace.branches]
         assert found == [(ids, mask) for ids, mask, _ in branches(row)]
+        assert trace.reward == 0.5
+        assert trace.num_turns == len(trace.calls) == len(made.steps)
+        assert trace.usage is not None
+        assert trace.usage.completion_tokens == 2 * len(made.steps)
+
+
+def test_verifiers_own_model_knows_which_were_cut_off() -> None:
+    if find_spec("verifiers") is None:
+        pytest.skip("SKIPPED LOUDLY: verifiers is not installed here, so its own model was not asked")
+    trace_module = pytest.importorskip("verifiers.v1.trace")
+    for stop, cut in ((StopReason.SUBMITTED, False), (StopReason.TURN_LIMIT, True), (StopReason.CONTEXT_LIMIT, True)):
+        (row,) = rows("verifiers", two_turns().model_copy(update={"stop": stop}))
+        assert trace_module.WireTrace.model_validate(row).is_truncated is cut
 
 
 TURNS = st.lists(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from patchgym.cli.console import show_json, show_line, show_table
 from patchgym.cli.recipe import TrainRecipe
+from patchgym.cli.train_data import Material, gather
 from patchgym.errors import DataError, UsageError
 from patchgym.train import PolicyGradientSettings, RowSet, imitation_rows
 
@@ -25,7 +26,7 @@ def dry_run(recipe: TrainRecipe, as_json: bool) -> int:
 
     shape = recipe.shape or shape_of(recipe.start)
     if recipe.runs:
-        rows = _rows(recipe)
+        rows = rows_of(recipe, gather(recipe))
     elif recipe.expected is not None:
         rows = expected_rows(recipe.expected, recipe.settings)
     else:
@@ -76,14 +77,13 @@ def shape_of(model: str) -> "ModelShape":
         ) from error
 
 
-def _rows(recipe: TrainRecipe) -> RowSet:
-    """The rows of a recipe's runs, as the update would have them."""
-    from patchgym.cli.train_data import gather
+def rows_of(recipe: TrainRecipe, material: Material) -> RowSet:
+    """The rows of what is trained on, as the update would have them."""
     from patchgym.policy.models import read_checkpoint
     from patchgym.policy.tokens import load_tokens
     from patchgym.train.groups import policy_gradient_rows
 
-    material, settings = gather(recipe), recipe.settings
+    settings = recipe.settings
     encoder = load_tokens(recipe.start).encoder
     if not isinstance(settings, PolicyGradientSettings):
         return imitation_rows(material.trajectories, encoder, max_length=settings.max_row_tokens)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--replay", "step", type=click.IntRange(1), metavar="STEP", help="Make that step of RUN again; compare.")
 @click.option("--go-on", is_flag=True, help="Go on past what the run has found broken so far.")
 @click.option("--dry-run", is_flag=True, help="Only count rows, ids, bytes and time; load no weights.")
+@click.option("--rows", type=click.Path(path_type=Path), help="Only write the rows, a Parquet file; load no weights.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     recipe: str,
@@ -42,6 +43,7 @@ def command(
     step: int | None,
     go_on: bool,
     dry_run: bool,
+    rows: Path | None,
     as_json: bool,
 ) -> None:
     """Make one update of a policy from the trajectories of runs. RECIPE is an embedded recipe's name or a .toml file.
@@ -62,6 +64,11 @@ def command(
         from patchgym.cli.dry_run import dry_run as only_count
 
         sys.exit(only_count(settings, as_json))
+    if rows is not None:
+        from patchgym.cli.train_rows import hand_over
+
+        hand_over(settings, rows, as_json)
+        return
     if settings.algorithm == "reward_model":
         _fit_value(settings, where, as_json)
         return

@@ -184,13 +184,13 @@ def _unusable(why: str) -> ConfigError:
 
 
 class Drawn(Protocol):
-    """An answer as ids: what was drawn, the log-probability of each in nats, whether it ended by itself, and how many
-    ids of the context were not read again (None: not told)."""
+    """An answer as ids: what was drawn, the log-probability of each in nats (None: not told), whether it ended by
+    itself, and how many ids of the context were not read again (None: not told)."""
 
     @property
     def ids(self) -> tuple[int, ...]: ...
     @property
-    def logprobs(self) -> tuple[float, ...]: ...
+    def logprobs(self) -> tuple[float, ...] | None: ...
     @property
     def stopped(self) -> bool: ...
     @property

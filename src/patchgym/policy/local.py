@@ -110,14 +110,12 @@ class LocalPolicy:
         self.version: str = loaded.version
 
 
-def _placed(loaded: LoadedModel) -> "torch.nn.Module":
-    """The model on the device to sample on.
+def check_attention(loaded: LoadedModel) -> None:
+    """See that the engine can sample from a model.
 
     Raises:
         ConfigError: its layers do not all attend to everything before them.
     """
-    import torch
-
     config = _config(loaded)
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or (["sliding_attention"] if window else []))
@@ -129,6 +127,17 @@ def _placed(loaded: LoadedModel) -> "torch.nn.Module":
             why=f"It has layers of kind {', '.join(sorted(partial))}; only full attention is supported.",
             mend="Serve it behind an OpenAI-compatible endpoint and use openai:MODEL.",
         )
+
+
+def _placed(loaded: LoadedModel) -> "torch.nn.Module":
+    """The model on the device to sample on.
+
+    Raises:
+        ConfigError: as ``check_attention``.
+    """
+    import torch
+
+    check_attention(loaded)
     return loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -14,6 +14,7 @@ _COMMANDS = {
     "index": "Index benchmarks, and find what of a task set stands in them.",
     "import": "Import a benchmark's rows or folders as a held-out task set.",
     "export": "Write tasks as rows or folders of another format.",
+    "prompts": "Write the data set that TRL, verl or SkyRL starts from.",
 }
 
 
