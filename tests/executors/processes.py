@@ -39,7 +39,8 @@ class ProcessHand:
             self._reading = asyncio.create_task(self._read())
             self._write(0, b"", self._spec)
         self._count += 1
-        future = self._waiting[self._count] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[self._count] = future
         self._write(self._count, method.encode(), *arguments)
         return await future
 

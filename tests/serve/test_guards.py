@@ -34,7 +34,7 @@ def asked(folder: Path, work: Callable[[Place, httpx2.AsyncClient], Awaitable[No
 )
 def test_without_a_token_of_a_client_nothing_is_done(tmp_path: Path, header: str | None) -> None:
     async def work(place: Place, client: httpx2.AsyncClient) -> None:
-        headers = {} if header is None else {"authorization": header.encode("latin-1")}
+        headers = [] if header is None else [(b"authorization", header.encode("latin-1"))]
         for method, path in (("GET", "/tasks"), ("GET", "/stats"), ("POST", "/sessions"), ("GET", "/nothing")):
             answer = await client.request(method, path, headers=headers)
             refused(answer, 401, "unauthorized")

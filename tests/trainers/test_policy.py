@@ -65,7 +65,8 @@ turns = st.lists(st.tuples(answers, seen), min_size=1, max_size=5)
 def played(script: Sequence[tuple[Sequence[int], str]]) -> tuple[Draws, Trajectory]:
     """An episode in which the model samples and sees what ``script`` says."""
     generator = Draws(*(drawn(ids) for ids, _ in script))
-    policy, messages, prompt, steps = policy_of(generator), list[Message](), OPENING, list[Step]()
+    policy, messages, steps = policy_of(generator), list[Message](), list[Step]()
+    prompt: tuple[Message, ...] = OPENING
     for index, (_, shown) in enumerate(script):
         sample = asyncio.run(policy.sample([*messages, *prompt], (), Sampling(max_tokens=64)))
         step = make_step(index, tokens=sample.tokens).model_copy(update={"prompt": prompt, "message": sample.message})

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from patchgym.cli.console import show_json, show_line
 from patchgym.cli.dry_run import rows_of
 from patchgym.cli.recipe import TrainRecipe
@@ -34,7 +36,7 @@ def hand_over(recipe: TrainRecipe, out: Path, as_json: bool) -> None:
     tasks = {one.id: one.task_id for one in material.trajectories}
     write_rows(rows, tasks, out, logged=not imitation)
     ids, trained = sum(len(row.ids) for row in rows.rows), sum(row.trained for row in rows.rows)
-    left_out = {str(reason): count for reason, count in sorted(rows.left_out.items())}
+    left_out: dict[str, JsonValue] = {str(reason): count for reason, count in sorted(rows.left_out.items())}
     if as_json:
         show_json({"out": str(out), "rows": len(rows.rows), "ids": ids, "trained": trained, "left_out": left_out})
         return
