@@ -20,6 +20,7 @@ from patchgym.testrun.ids import function_of
 from patchgym.testrun.report import Report
 
 __all__ = [
+    "TRACEBACKS",
     "Beside",
     "Built",
     "Canary",
@@ -43,7 +44,8 @@ _GRACE_S = 10.0
 _COVERAGE_INSIDE = "/run/patchgym/coverage"
 _LOG_BYTES = 8000
 _EVIDENCE_LINES = 20
-_TRACEBACKS = 8
+TRACEBACKS = 8
+"""Of how many failures a run has the traceback where nobody asks for more: few are read."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ async def run_tests(
     cover: Sequence[str] = (),
     backwards: bool = False,
     until_failure: bool = False,
-    tracebacks: int = _TRACEBACKS,
+    tracebacks: int = TRACEBACKS,
     guarding: Guarding | None = None,
     files: Sequence[str] = (),
     beside: Beside | None = None,
@@ -208,6 +210,11 @@ async def run_tests(
     )
     report = Report(frozenset(ids), bool(cover), guarding, beside is not None)
     report.read(result.report)
+    return _found(ids, result, report, covered=bool(cover))
+
+
+def _found(ids: Sequence[str], result: ExecResult, report: Report, *, covered: bool) -> TestRun:
+    """What a run showed, by its process and by what its runner reported."""
     timed_out = result.timed_out or (report.ended is not None and report.ended.timed_out)
     for test in ids:
         silent = report.uncollected.get(test.split("::", 1)[0], Outcome.MISSING)
@@ -220,7 +227,7 @@ async def run_tests(
         log="\n".join(stream.decode("utf-8", "backslashreplace") for stream in streams if stream),
         failures=report.failures,
         uncollected=report.uncollected,
-        coverage=Coverage(report.covered, report.elsewhere) if cover and report.complete else None,
+        coverage=Coverage(report.covered, report.elsewhere) if covered and report.complete else None,
         evidence=tuple(report.evidence[:_EVIDENCE_LINES]),
         beside=tuple(report.beside),
         canaries=report.canaries,

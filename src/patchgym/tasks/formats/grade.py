@@ -72,7 +72,7 @@ def run(tests: str, spec: "dict[str, Any]") -> "tuple[list[str], bool]":
     reader.start()
     variables = {**os.environ, "PATCHGYM_REPORT_FD": str(writing), "PYTHONPATH": ""}
     command = [sys.executable, "-s", "-B", os.path.join(tests, "runner.py")]
-    request = {"root": spec["root"], "paths": spec["paths"], "ids": spec["ids"]}
+    request = {"root": spec["root"], "paths": spec["paths"], "ids": spec["ids"], "tracebacks": 0}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, pass_fds=[writing], env=variables, start_new_session=True
     )

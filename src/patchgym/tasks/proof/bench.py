@@ -15,7 +15,16 @@ from patchgym.sandbox import SandboxFactory
 from patchgym.tasks.gates.findings import Finding
 from patchgym.tasks.gates.workspace import attack_workspace
 from patchgym.tasks.proof.healthy import Healthy, Suites
-from patchgym.testrun import Coverage, TestRun, built_environment, coverage_tool, function_of, run_tests, sandbox_spec
+from patchgym.testrun import (
+    TRACEBACKS,
+    Coverage,
+    TestRun,
+    built_environment,
+    coverage_tool,
+    function_of,
+    run_tests,
+    sandbox_spec,
+)
 
 _SUITE_SECONDS = 300.0
 _KEPT_SUITES = 64
@@ -53,11 +62,11 @@ class Bench:
         cover: Sequence[str] = (),
         backwards: bool = False,
         until_failure: bool = False,
-        telling: bool = False,
+        tracebacks: int = TRACEBACKS,
     ) -> TestRun:
         """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched,
-        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails,
-        ``telling`` has the traceback of every failure.
+        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails. So many
+        failures have their traceback.
 
         Raises:
             EnvironmentBuildError, OfflineError, PrerequisiteError: the environment cannot be had here.
@@ -70,8 +79,7 @@ class Bench:
             spec = sandbox_spec(tree, environment, built, base=base, coverage=tool)
             sandbox = await self._factory.create(spec)
             try:
-                run = partial(run_tests, tracebacks=len(ids)) if telling else run_tests
-                return await run(
+                return await run_tests(
                     sandbox,
                     environment,
                     ids,
@@ -79,6 +87,7 @@ class Bench:
                     cover=watched,
                     backwards=backwards,
                     until_failure=until_failure,
+                    tracebacks=tracebacks,
                 )
             finally:
                 await sandbox.close()

@@ -53,9 +53,7 @@ async def draft_task(
     if not wanted:
         raise Dropped("survived")
     limit = healthy.patience(rules.test_seconds)
-    run = await bench.run(
-        candidate.broken, revision.environment, wanted, timeout_s=limit, base=revision.tree, telling=True
-    )
+    run = await _told(candidate, bench, candidate.broken, wanted, limit)
     failing = _failing(candidate, healthy, run, rules)
     through = {test for test in failing if _reaches(candidate, run.failures.get(test, ""))}
     hidden = _hidden(objects, candidate, failing, through, rules.seed)
@@ -100,12 +98,17 @@ async def _failures(
 ) -> dict[str, str]:
     """What the tests that are left say where the agent will run them. Those that went with a hidden one, because their
     class or module takes its tests from there, are not among them."""
-    revision = candidate.revision
-    seen = await bench.run(workspace, revision.environment, visible, timeout_s=limit, base=revision.tree, telling=True)
+    seen = await _told(candidate, bench, workspace, visible, limit)
     there = [test for test in visible if seen.outcomes[test] is not Outcome.MISSING]
     if not all(seen.outcomes[test].failing for test in there):
         raise Dropped("visible_differs")
     return {test: seen.failures.get(test) or seen.failures.get(function_of(test)[0], "") for test in there}
+
+
+async def _told(candidate: Candidate, bench: Bench, tree: str, tests: Sequence[str], limit: float) -> TestRun:
+    """A run of tests on a tree near the candidate's, with the traceback of every failure."""
+    revision, every = candidate.revision, len(tests)
+    return await bench.run(tree, revision.environment, tests, timeout_s=limit, base=revision.tree, tracebacks=every)
 
 
 def _roomy(task: Task, objects: ObjectStore) -> Limits:
