@@ -91,7 +91,8 @@ def test_what_is_asked_for_over_http_is_what_a_rollout_records(tmp_path: Path) -
         name: str = (await client.post(f"{session}/grade")).json()["trajectory"]
         return name
 
-    theirs = RunDirectory.read(tmp_path / "run").trajectory(served(tmp_path, work))
+    name = served(tmp_path, work)
+    theirs = RunDirectory.read(tmp_path / "run").trajectory(name)
     ours = _rolled_out(tmp_path / "beside", calls)
     assert [_deed(step) for step in theirs.steps] == [_deed(step) for step in ours]
 

@@ -143,6 +143,7 @@ def test_the_spot_check_is_answered_by_keyboard(tab: "Page", served: str, folder
         at = tab.locator("main p.quiet").first.inner_text()
         tab.keyboard.press(key)
         tab.wait_for_function("told => document.querySelector('main p.quiet').innerText !== told", arg=at)
+        tab.wait_for_load_state()  # a key pressed before the page's script has run is lost
     labels = [json.loads(line)["label"] for line in file.read_text().splitlines()[before:]]
     assert labels == ["yes", "no", "unsure"]
 

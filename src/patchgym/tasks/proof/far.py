@@ -16,7 +16,7 @@ from patchgym.sandbox import Cut
 from patchgym.tasks.gates.findings import Finding
 from patchgym.tasks.proof.bench import Bench
 from patchgym.tasks.proof.healthy import Suites
-from patchgym.testrun import TestRun
+from patchgym.testrun import TRACEBACKS, TestRun
 
 _ANY = 1 << 16  # who hands out the work bounds what is in hand
 
@@ -33,7 +33,7 @@ class Run(Record):
     cover: tuple[str, ...] = ()
     backwards: bool = False
     until_failure: bool = False
-    telling: bool = False
+    tracebacks: int = TRACEBACKS
 
 
 class Grade(Record):
@@ -146,7 +146,7 @@ class BenchDoer:
             cover=ask.cover,
             backwards=ask.backwards,
             until_failure=ask.until_failure,
-            telling=ask.telling,
+            tracebacks=ask.tracebacks,
         )
 
 
@@ -175,7 +175,7 @@ class FarBench(Bench):
         cover: Sequence[str] = (),
         backwards: bool = False,
         until_failure: bool = False,
-        telling: bool = False,
+        tracebacks: int = TRACEBACKS,
     ) -> TestRun:
         """See ``Bench.run``."""
         asked = Run(
@@ -187,7 +187,7 @@ class FarBench(Bench):
             cover=tuple(cover),
             backwards=backwards,
             until_failure=until_failure,
-            telling=telling,
+            tracebacks=tracebacks,
         )
         found = (await self._executor.do(Benched(ask=asked))).run
         assert found is not None
