@@ -4,24 +4,31 @@ BIN := .venv/bin
 
 .PHONY: setup demo test lint bench clean
 
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("patchgym needs Python 3.11 or later; try: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train,value,view,dev]'
+	$(INSTALL) '.[train,value,view,dev]'
+	touch $@
+
+# What only tests need, for they run a real cluster and a real trainer of others: the demo does without.
+.venv/whole: .venv/ready
+	$(INSTALL) '.[train,value,view,ray,trl,dev]'
 	touch $@
 
 demo: setup
 	$(BIN)/patchgym loop
 
-lint: setup
+lint: .venv/whole
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup lint
+test: .venv/whole lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 bench: setup

@@ -40,8 +40,8 @@ class ProcessHand:
             self._write(0, b"", self._spec)
         self._count += 1
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[self._count] = future
         self._write(self._count, method.encode(), *arguments)
+        self._waiting[self._count] = future
         return await future
 
     def _write(self, number: int, *parts: bytes) -> None:
