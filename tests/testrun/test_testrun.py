@@ -49,6 +49,7 @@ def run(
     cover: Sequence[str] = (),
     timeout_s: float = 30,
     until_failure: bool = False,
+    stressed: bool = False,
     tracebacks: int = 8,
 ) -> TestRun:
     objects = ObjectStore(tmp_path / "objects")
@@ -67,6 +68,7 @@ def run(
                     timeout_s=timeout_s,
                     cover=cover,
                     until_failure=until_failure,
+                    stressed=stressed,
                     tracebacks=tracebacks,
                 )
             finally:
@@ -82,6 +84,35 @@ def test_a_run_can_end_with_the_first_test_that_fails(tmp_path: Path) -> None:
     assert [found.outcomes[test] for test in ids] == [Outcome.PASSED, Outcome.FAILED, Outcome.MISSING]
     assert found.complete
     assert [run(tmp_path, {"test_x.py": text}, ids).outcomes[test] for test in ids][2] is Outcome.PASSED
+
+
+IN_TIME = """
+import subprocess, sys, threading, time, timeit
+def test_limit(): assert timeit.timeit(lambda: time.sleep(0.1), number=1) < 1
+def test_wall():
+    start = time.time()
+    time.sleep(0.1)
+    assert time.time() - start < 1
+def test_deadline():
+    end = time.monotonic_ns() + 10**9
+    time.sleep(0.1)
+    assert time.monotonic_ns() < end
+def test_ample():
+    start = time.perf_counter()
+    assert time.perf_counter() - start < 1
+def test_process(): subprocess.run([sys.executable, "-c", "import time; time.sleep(0.2)"], check=True, timeout=3)
+def test_thread():
+    event = threading.Event()
+    threading.Timer(0.1, event.set).start()
+    assert event.wait(1)
+"""
+
+
+def test_a_test_that_leans_on_a_quick_machine_does_not_pass_when_stressed(tmp_path: Path) -> None:
+    at_ease, stressed = (run(tmp_path, {"test_m.py": IN_TIME}, stressed=one) for one in (False, True))
+    assert set(at_ease.outcomes.values()) == {Outcome.PASSED}
+    failed = {test.partition("::")[2] for test, outcome in stressed.outcomes.items() if outcome is Outcome.FAILED}
+    assert failed == {"test_limit", "test_wall", "test_deadline"}
 
 
 @pytest.mark.parametrize(("tracebacks", "with_frames"), [(2, 2), (5, 5)])

@@ -170,7 +170,7 @@ async def run_tests(
     *,
     timeout_s: float,
     cover: Sequence[str] = (),
-    backwards: bool = False,
+    stressed: bool = False,
     until_failure: bool = False,
     tracebacks: int = TRACEBACKS,
     guarding: Guarding | None = None,
@@ -178,11 +178,12 @@ async def run_tests(
     beside: Beside | None = None,
 ) -> TestRun:
     """Run exactly the tests in ``ids`` (none: all that pytest collects, in ``files`` where these are given) and wait at
-    most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. ``backwards`` begins with the
-    last test; with ``until_failure`` the run ends at the first test that fails, and those after it are missing. Each of
-    the ``tracebacks`` costs pytest some 30 ms, often more than the tests do. With ``guarding`` another process holds
-    the report channel and the time (no lines are watched then). ``beside`` is a plug-in that runs along; its folder
-    must be among the sandbox's mounts.
+    most ``timeout_s`` seconds. ``cover`` names workspace files whose lines are watched. A run that is
+    ``stressed`` begins with the last test, and its clock runs fast: what leans on other tests or on how busy the
+    machine is does not pass. With ``until_failure`` the run ends at the first test that fails, and those after it are
+    missing. Each of the ``tracebacks`` costs pytest some 30 ms, often more than the tests do. With ``guarding`` another
+    process holds the report channel and the time (no lines are watched then). ``beside`` is a plug-in that runs along;
+    its folder must be among the sandbox's mounts.
 
     Raises:
         SandboxError: the sandbox was lost.
@@ -194,7 +195,7 @@ async def run_tests(
         "paths": list(environment.pythonpath),
         "ids": list(ids),
         "cover": list(cover),
-        "backwards": backwards,
+        "stressed": stressed,
         "until_failure": until_failure,
         "tracebacks": tracebacks,
         "files": list(files),

@@ -5,13 +5,14 @@ It is started as a script from a read-only mount, without the workspace on the i
 imported first, from the environment, so that a ``pytest.py`` or a plug-in in the workspace cannot take their place.
 Standard input carries one JSON object: ``root``, ``paths`` (import roots inside it), ``ids`` (exact test ids; none
 means all that pytest collects), ``cover`` (source files whose lines are watched; mostly none), ``coverage`` (where
-coverage.py lies), ``backwards`` (whether the last test runs first), ``until_failure`` (whether to end with the first
-test that fails), ``tracebacks`` (of how many failures one is told; of the others only what was raised), ``files``
-(which to collect where no ids are given) and ``beside`` (``path``, ``module``, ``argument``: where a plug-in of ours
-lies and what it is told). The report is one JSON object a line: ``{"id", "outcome", "text"}`` for each test,
-``{"collect", "outcome", "text"}`` for each file that could not be collected, ``{"covered", "lines"}`` for each watched
-file (line to the tests that ran it, by their number in the order of their reports), ``{"elsewhere"}`` for the tests
-that started processes, ``{"beside"}`` for what that plug-in says, and ``{"done": exit status}`` at the end.
+coverage.py lies), ``stressed`` (whether the last test runs first, on a clock that hastens), ``until_failure``
+(whether to end with the first test that fails), ``tracebacks`` (of how many failures one is told; of the others only
+what was raised), ``files`` (which to collect where no ids are given) and ``beside`` (``path``, ``module``,
+``argument``: where a plug-in of ours lies and what it is told). The report is one JSON object a line: ``{"id",
+"outcome", "text"}`` for each test, ``{"collect", "outcome", "text"}`` for each file that could not be collected,
+``{"covered", "lines"}`` for each watched file (line to the tests that ran it, by their number in the order of their
+reports), ``{"elsewhere"}`` for the tests that started processes, ``{"beside"}`` for what that plug-in says, and
+``{"done": exit status}`` at the end.
 
 For grading there is more, from scripts beside this one: ``guard`` (its ``seconds``) puts another process between this
 one and the pipe, which lets the tests go on one by one (``guard.py``); ``canaries`` are planted among the tests
@@ -25,10 +26,12 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Set, TextIO, Tuple
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TextIO, Tuple
 
 TEXT_LIMIT = 4000
 CHECKS = 2
+HASTE = 20  # what a busy machine may take longer
 NO_IMPORT = "ImportError while importing test module"
 STARTS = frozenset(["subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"])
 RANK = ["passed", "xpassed", "xfailed", "skipped", "failed", "error"]
@@ -52,7 +55,7 @@ class Reporter:
 
     def __init__(self, stream: TextIO, ids: Sequence[str], wanted: Dict[str, Any]) -> None:
         self.stream = stream
-        self.backwards = bool(wanted.get("backwards"))
+        self.stressed = bool(wanted.get("stressed"))
         self.tracebacks = int(wanted["tracebacks"])
         self.told = 0
         self.config: Any = None
@@ -75,7 +78,7 @@ class Reporter:
             left_out = [item for item in items if item.nodeid not in self.ids]
             items[:] = [item for item in items if item.nodeid in self.ids]
             config.hook.pytest_deselected(items=left_out)
-        if self.backwards:
+        if self.stressed:
             items.reverse()
 
     def pytest_collectreport(self, report: Any) -> None:
@@ -241,6 +244,26 @@ def loaded_plugins() -> Tuple[List[Any], List[Any]]:
     return found, later
 
 
+def hastened(clock: Callable[[], Any]) -> Callable[[], Any]:
+    """A clock that shows the same now, and runs ``HASTE`` times as fast."""
+    start = clock()
+    return lambda: start + HASTE * (clock() - start)
+
+
+def hasten() -> None:
+    """Let the clocks that code reads run ``HASTE`` times as fast from here on: a test that holds a duration against a
+    limit, or a real wait against a moment, then fails as it would on a machine that is busy enough. What waits for
+    threads and processes has its clock already."""
+    for module in ("subprocess", "threading", "queue"):
+        importlib.import_module(module)
+    for name in ("time", "monotonic", "perf_counter", "process_time"):
+        for one in (name, name + "_ns"):
+            setattr(time, one, hastened(getattr(time, one)))
+    timer = sys.modules.get("timeit")
+    if timer is not None:
+        vars(timer)["default_timer"] = time.perf_counter
+
+
 def script(name: str) -> Any:
     """A script beside this one, loaded under no name that the code under test could import or shadow."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
@@ -285,6 +308,8 @@ def main() -> int:
     sys.path[:0] = roots
     for entry in later:
         plugins.append(entry.load())
+    if wanted.get("stressed"):
+        hasten()
     if guarded is not None:
         if files and not present:
             guarded.end(5)

@@ -36,7 +36,8 @@ from patchgym.records import Environment, Outcome, Task
 from patchgym.sandbox import SandboxFactory
 from patchgym.testrun import Beside, Built, TestRun, built_environment, run_tests, sandbox_spec
 
-GOLD_RUNS = 3
+GOLD_SEEDS = (None, 1, 2)  # first as in a grading
+GOLD_REPEATS = 3
 MOST_RECORDED = 40
 MOST_VARIED = 36
 MOST_STAYING = 40
@@ -150,15 +151,16 @@ class _Making:
         *runs, of_base, of_rewrite, under_test = await _at_most(
             2,
             [
-                *[self._ask(gold, steps, seed) for seed in range(1, GOLD_RUNS + 1)],
-                self._ask(base, steps, 1),
-                self._ask(rewrite, steps, 1),
+                *[self._ask(gold, steps * GOLD_REPEATS, seed) for seed in GOLD_SEEDS],
+                self._ask(base, steps, None),
+                self._ask(rewrite, steps, None),
                 self._under_test(steps),
             ],
         )
-        return _AllTold(runs, of_base, of_rewrite, under_test)
+        several = [run[at : at + len(steps)] for run in runs for at in range(0, len(run), len(steps))]
+        return _AllTold(several, of_base, of_rewrite, under_test)
 
-    async def _ask(self, tree: str, programs: list[list[JsonValue]], seed: int) -> list[Told | None]:
+    async def _ask(self, tree: str, programs: list[list[JsonValue]], seed: int | None) -> list[Told | None]:
         questions = [question(steps) for steps in programs]
         order = self._rng.sample(questions, len(questions))
         told = await ask(

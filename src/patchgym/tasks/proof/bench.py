@@ -60,12 +60,12 @@ class Bench:
         timeout_s: float,
         base: str | None = None,
         cover: Sequence[str] = (),
-        backwards: bool = False,
+        stressed: bool = False,
         until_failure: bool = False,
         tracebacks: int = TRACEBACKS,
     ) -> TestRun:
         """Run tests (none named: all) on ``tree`` in a fresh sandbox; ``cover`` names files whose lines are watched,
-        ``backwards`` begins with the last test, ``until_failure`` ends with the first that fails. So many
+        ``stressed`` is for what leans on order or time, ``until_failure`` ends with the first that fails. So many
         failures have their traceback.
 
         Raises:
@@ -85,7 +85,7 @@ class Bench:
                     ids,
                     timeout_s=timeout_s,
                     cover=watched,
-                    backwards=backwards,
+                    stressed=stressed,
                     until_failure=until_failure,
                     tracebacks=tracebacks,
                 )
@@ -146,7 +146,7 @@ class Bench:
         sources = [path for path in self.objects.entries(tree) if path.endswith(".py") and not is_test(path)]
         run = partial(self.run, tree, environment, timeout_s=_SUITE_SECONDS)
         *found, watched = await together(
-            [run(backwards=0 < number == runs - 1) for number in range(runs)] + [run(cover=sources)]
+            [run(stressed=0 < number == runs - 1) for number in range(runs)] + [run(cover=sources)]
         )
         every = {test for run in found for test in run.outcomes if is_test(function_of(test)[0])}
         seen = {test: tuple(run.outcomes.get(test, Outcome.MISSING) for run in found) for test in every}

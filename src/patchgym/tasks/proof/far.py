@@ -31,7 +31,7 @@ class Run(Record):
     timeout_s: float
     base: str | None = None
     cover: tuple[str, ...] = ()
-    backwards: bool = False
+    stressed: bool = False
     until_failure: bool = False
     tracebacks: int = TRACEBACKS
 
@@ -144,7 +144,7 @@ class BenchDoer:
             timeout_s=ask.timeout_s,
             base=ask.base,
             cover=ask.cover,
-            backwards=ask.backwards,
+            stressed=ask.stressed,
             until_failure=ask.until_failure,
             tracebacks=ask.tracebacks,
         )
@@ -173,7 +173,7 @@ class FarBench(Bench):
         timeout_s: float,
         base: str | None = None,
         cover: Sequence[str] = (),
-        backwards: bool = False,
+        stressed: bool = False,
         until_failure: bool = False,
         tracebacks: int = TRACEBACKS,
     ) -> TestRun:
@@ -185,7 +185,7 @@ class FarBench(Bench):
             timeout_s=timeout_s,
             base=base,
             cover=tuple(cover),
-            backwards=backwards,
+            stressed=stressed,
             until_failure=until_failure,
             tracebacks=tracebacks,
         )

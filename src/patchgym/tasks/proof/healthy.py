@@ -17,10 +17,10 @@ _LEAST_SECONDS, _SLOWER = 10.0, 5.0
 
 @dataclass(frozen=True)
 class Healthy:
-    """The suite of an unbroken tree, over several runs, the last of them backwards: ids of the tests that passed every
-    time, the outcomes of those that did not agree (``flaky``: among them tests that lean on one that ran before), how
-    many tests never passed, and which of the passing tests ran which lines (None where watching disturbs most of them).
-    ``seconds`` is the wall time of one run."""
+    """The suite of an unbroken tree, over several runs, the last of them stressed: ids of the tests that passed every
+    time, the outcomes of those that did not agree (``flaky``: among them tests that lean on one that ran before, or on
+    how long something takes), how many tests never passed, and which of the passing tests ran which lines (None where
+    watching disturbs most of them). ``seconds`` is the wall time of one run."""
 
     passed: frozenset[str]
     flaky: dict[str, tuple[Outcome, ...]]

@@ -35,7 +35,9 @@ def told_in_child(program: List[Any], places: Places, seconds: float) -> Dict[st
         with leaving():
             os.close(reading)
             os.setsid()
+            ballast = moved()
             told = json.dumps(made(program, places)).encode() + b"\n"
+            del ballast
             write_all(writing, told if len(told) <= MOST_BYTES else b'{"ended": "large"}\n')
         os._exit(0)
     os.close(writing)
@@ -49,6 +51,18 @@ def told_in_child(program: List[Any], places: Places, seconds: float) -> Dict[st
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
             os.waitpid(pid, 0)
+
+
+def moved() -> List[Any]:
+    """Objects of many sizes, some of them gone again, drawn at random: as long as they live, those made after them lie
+    elsewhere than in another process. What comes of a call must not hang on where objects lie, as the order of a set
+    of them does."""
+    made = [((None,) * (size % 24 + 1), {size: size}, [size], Plain(), object()) for size in range(512)]
+    return [one for one, dice in zip(made, os.urandom(len(made))) if dice % 2]
+
+
+class Plain:
+    """An object like most."""
 
 
 @contextlib.contextmanager
