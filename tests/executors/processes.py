@@ -5,6 +5,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from patchgym.executors.fleet import Node, WorkerLost
@@ -17,8 +18,24 @@ class ProcessHand:
     """A worker process, asked over its standard input and output: in each message the number of the question, and then
     its parts, each after its length."""
 
-    def __init__(self, node: str, cache: Path, spec: bytes) -> None:
-        self.node = node
+    def __init__(self, fleet: "ProcessFleet", need: Need, spec: bytes, shunned: Collection[str]) -> None:
+        self.node = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._fleet, self._need, self._shunned = fleet, need, frozenset(shunned)
+        self._spec = spec
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._count = 0
+
+    async def place(self) -> str:
+        while (name := self._fleet.free(self._need, self._shunned)) is None:  # noqa: ASYNC110 -- room comes when a process ends
+            await asyncio.sleep(0.05)
+        self._start(name)
+        return name
+
+    def _start(self, name: str) -> None:
+        self.node, cache = name, self._fleet.folder / name
+        self._fleet.hired.append(name)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.executors.processes", str(cache)],
             stdin=subprocess.PIPE,
@@ -29,10 +46,6 @@ class ProcessHand:
                 "PYTHONPATH": os.pathsep.join(part for part in (str(Path.cwd()), *sys.path) if part),
             },
         )
-        self._spec = spec
-        self._waiting: dict[int, asyncio.Future[bytes]] = {}
-        self._reading: asyncio.Task[None] | None = None
-        self._count = 0
 
     async def ask(self, method: str, *arguments: bytes) -> bytes:
         if self._reading is None:
@@ -45,6 +58,7 @@ class ProcessHand:
         return await future
 
     def _write(self, number: int, *parts: bytes) -> None:
+        assert self.process is not None
         assert self.process.stdin is not None
         try:
             send(self.process.stdin.fileno(), number, *parts)
@@ -52,6 +66,7 @@ class ProcessHand:
             raise WorkerLost(self.node, "It is gone.") from error
 
     async def _read(self) -> None:
+        assert self.process is not None
         assert self.process.stdout is not None
         while (message := await asyncio.to_thread(receive, self.process.stdout.fileno())) is not None:
             number, parts = message
@@ -68,15 +83,20 @@ class ProcessHand:
             await self._reading
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def lives(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
 
 class ProcessFleet:
     """Nodes of one CPU, by their names; more can be added, and a node can be ended with all that runs there."""
 
     def __init__(self, folder: Path, *names: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self.alive = dict.fromkeys(names, True)
         self.hands: list[ProcessHand] = []
         self.hired: list[str] = []
@@ -84,11 +104,16 @@ class ProcessFleet:
     async def nodes(self) -> list[Node]:
         return [Node(name, name, 1.0, 8e9, 0.0, alive=alive) for name, alive in self.alive.items()]
 
-    def hire(self, node: Node, need: Need, spec: bytes) -> ProcessHand:
-        hand = ProcessHand(node.name, self._folder / node.name, spec)
+    def hire(self, need: Need, spec: bytes, shunned: Collection[str]) -> ProcessHand:
+        hand = ProcessHand(self, need, spec, shunned)
         self.hands.append(hand)
-        self.hired.append(node.name)
         return hand
+
+    def free(self, need: Need, shunned: Collection[str]) -> str | None:
+        """A node that has room: one of its CPU that no worker has."""
+        taken = {hand.node for hand in self.hands if hand.lives}
+        names = (name for name, alive in self.alive.items() if alive and name not in taken and name not in shunned)
+        return next(names, None) if need.cpus <= 1 else None
 
     def end(self, name: str) -> None:
         """The node and its workers are gone."""

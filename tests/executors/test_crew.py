@@ -12,8 +12,8 @@ from patchgym.content import ObjectStore
 from patchgym.errors import BuildFailure, EnvironmentBuildError, PrerequisiteError, WorkLostError
 from patchgym.executors import CrewSettings
 from patchgym.executors.crew import Crew
-from patchgym.executors.fleet import Node
-from tests.executors.processes import ProcessFleet
+from patchgym.executors.fleet import Node, WorkerLost
+from tests.executors.processes import ProcessFleet, ProcessHand
 from tests.executors.toys import Answer, Ask, ToySpec
 from tests.workshop import need_namespaces, tree_of
 
@@ -175,6 +175,32 @@ def test_a_fleet_without_room_is_told_in_time(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="no room") as raised:
         bench.run(lambda crew: crew.do(Ask(name="x")))
     assert "a has 1 CPUs" in raised.value.why
+
+
+def test_two_crews_find_room_on_one_fleet(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "a", "b")
+
+    async def work(crew: Crew[Ask, Answer]) -> None:
+        await crew.do(Ask(name="x"))
+        async with Crew(bench.fleet, USUAL, bench.objects, CrewSettings(patience=60)) as other:
+            await other.do(Ask(name="y"))
+
+    bench.run(work)
+    assert sorted(bench.fleet.hired) == ["a", "b"]
+
+
+def test_workers_that_start_nowhere_are_told_of_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, "a")
+
+    async def never(hand: ProcessHand) -> str:
+        raise WorkerLost("a", "No module named patchgym.")
+
+    monkeypatch.setattr(ProcessHand, "place", never)
+    with pytest.raises(PrerequisiteError, match="do not start") as raised:
+        bench.run(lambda crew: crew.do(Ask(name="x")))
+    assert raised.value.why == "No module named patchgym."
 
 
 def test_the_clock_of_a_node_is_held_against_ours(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Attempts, proofs, gradings and replays that are done elsewhere come out as they do here."""
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -103,14 +104,14 @@ class Lossy:
     async def nodes(self) -> list[Node]:
         return await self._fleet.nodes()
 
-    def hire(self, node: Node, need: Need, spec: bytes) -> Hand:
-        hand = self._fleet.hire(node, need, spec)
+    def hire(self, need: Need, spec: bytes, shunned: Collection[str]) -> Hand:
+        hand = self._fleet.hire(need, spec, shunned)
         ask = hand.ask
 
         async def lost(method: str, *arguments: bytes) -> bytes:
             if method == "do" and self._poison in arguments[0]:
                 hand.kill()
-                raise WorkerLost(node.name, "It was killed.")
+                raise WorkerLost(hand.node, "It was killed.")
             return await ask(method, *arguments)
 
         hand.ask = lost  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """A Ray cluster as a fleet: the only module that knows Ray.
 
-What goes through Ray are bytes, which it carries as they are. A worker is an actor of ``worker.Worker`` that is bound
-to one node; Ray starts nothing again by itself, because who does lost work again must know that it was lost.
+What goes through Ray are bytes, which it carries as they are. A worker is an actor of ``worker.Worker``, and Ray finds
+it a node; it starts none again by itself, because who does lost work again must know that it was lost.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ CONNECT_S = 60.0
 _KNOCK_S = 5.0
 _END_S = 20.0
 _SPARE_CALLS = 8
+_NODE_LABEL = "ray.io/node-id"  # every node has it
 _EXTRA = "pip install 'patchgym[ray]'"
 
 
@@ -85,12 +87,10 @@ class RayCluster:
         """See ``Fleet.nodes``."""
         return [_node(told) for told in await asyncio.to_thread(self._ray.nodes)]
 
-    def hire(self, node: Node, need: Need, spec: bytes) -> "RayHand":
+    def hire(self, need: Need, spec: bytes, shunned: Collection[str]) -> "RayHand":
         """See ``Fleet.hire``."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         actor = (
-            self._ray.remote(Worker)
+            self._ray.remote(_Placed)
             .options(
                 num_cpus=need.cpus,
                 num_gpus=need.gpus,
@@ -98,11 +98,12 @@ class RayCluster:
                 max_restarts=0,
                 max_task_retries=0,
                 max_concurrency=need.slots + _SPARE_CALLS,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+                scheduling_strategy="SPREAD",
+                label_selector={_NODE_LABEL: f"!in({','.join(sorted(shunned))})"} if shunned else None,
             )
             .remote(spec)
         )
-        return RayHand(self._ray, actor, node.name)
+        return RayHand(self._ray, actor)
 
     def slots(self, need: Need) -> int:
         """How many items the nodes that are there now have room for at once; at least one."""
@@ -114,11 +115,27 @@ class RayCluster:
         return float(self._ray.cluster_resources().get("GPU", 0.0))
 
 
+class _Placed(Worker):
+    """A worker that knows where Ray put it."""
+
+    async def where(self) -> bytes:
+        """The id of its node."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id()).encode()
+
+
 class RayHand(Hand):
     """An actor."""
 
-    def __init__(self, ray: Any, actor: Any, node: str) -> None:
-        self._ray, self._actor, self._node = ray, actor, node
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+        self._node = "a node that nobody knows yet"
+
+    async def place(self) -> str:
+        """See ``Hand.place``."""
+        self._node = (await self.ask("where")).decode()
+        return self._node
 
     async def ask(self, method: str, *arguments: bytes) -> bytes:
         """See ``Hand.ask``. An exception of the far side that is none of ours is a bug there, and is raised here.

@@ -27,6 +27,7 @@ from patchgym.records import Record
 TRIES = 3
 _TICK_S, _PAUSE_S = 1.0, 0.05
 _STARTS = 3
+_AT_ONCE = 16  # workers that wait for room or start: more would be in others' way
 OnEvent = Callable[[dict[str, JsonValue]], None]
 """Called with what a run keeps of its workers: JSON objects whose ``event`` is ``node``, ``refused``, ``lost`` or
 ``set_aside``."""
@@ -66,8 +67,9 @@ class CrewReport(Record):
 class _Worker:
     """A worker as the near side sees it."""
 
-    def __init__(self, hand: Hand, node: Node) -> None:
-        self.hand, self.node = hand, node
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.node = Node("", "a node that nobody knows yet", 0.0, 0.0, 0.0, alive=True)
         self.load = 0
         self.ready = self.reserved = self.lost = False
         self.changed = asyncio.Event()
@@ -107,6 +109,7 @@ class Crew(Generic[Item, Result]):
         self._workers_lost = self._redone = self._in_hand = 0
         self._set_aside: list[str] = []
         self._fewer_since: float | None = None
+        self._unplaced, self._why_unplaced = 0, ""  # workers, one after the other, that did not start anywhere
 
     async def __aenter__(self) -> Self:
         return self
@@ -300,34 +303,33 @@ class Crew(Generic[Item, Result]):
                 if not future.done():
                     future.set_exception(error)
 
-    async def _look(self) -> None:
+    async def _see(self) -> None:
         for node in await self._fleet.nodes():
             if node.id in self._nodes:
                 self._nodes[node.id].take(node)
             else:
                 node.known = Known(self._ids)
                 self._nodes[node.id] = node
+                self._unplaced = 0
+
+    async def _look(self) -> None:
+        await self._see()
         for worker in [one for one in self._workers if not one.node.alive]:
             self._drop(worker)
         alive = [node for node in self._nodes.values() if node.alive]
-        held = {node.id: sum(worker.node is node for worker in self._workers) for node in alive}
+        able = [node for node in alive if not node.refused]
         wanted = math.ceil(self._in_hand / self.need.slots)
         wanted = min(wanted, self._most) if self._most is not None else wanted
-        able = [node for node in alive if not node.refused]
-        while len(self._workers) < wanted:
-            roomy = [node for node in able if held[node.id] < node.room(self.need)]
-            if not roomy:
-                break
-            node = min(roomy, key=lambda one: held[one.id])
-            held[node.id] += 1
-            self._hire(node)
+        trying = bool(able) and self._unplaced < _STARTS
+        while trying and len(self._workers) < wanted and len(self._starting) < _AT_ONCE:
+            self._hire()
         self._must_be_some(alive, able)
 
     def _must_be_some(self, alive: list[Node], able: list[Node]) -> None:
         """End what waits where no worker comes.
 
         Raises:
-            PrerequisiteError: all nodes refuse; or none had a worker for as long as patience lasts.
+            PrerequisiteError: all nodes refuse; or workers do not start; or none did for as long as patience lasts.
         """
         now = asyncio.get_running_loop().time()
         if not self._waiting or any(worker.ready for worker in self._workers):
@@ -337,6 +339,8 @@ class Crew(Generic[Item, Result]):
         refused = [f"{node.name}: {node.refused}" for node in alive if node.refused]
         if refused and not able:
             raise PrerequisiteError("No node of the cluster can do this work", why=" ".join(refused[:3])[:1500])
+        if self._unplaced >= _STARTS and not self._starting:
+            raise PrerequisiteError("Workers do not start on this cluster", why=self._why_unplaced)
         if now - self._fewer_since > self._settings.patience:
             need = self.need
             have = ", ".join(f"{node.name} has {node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in alive[:5])
@@ -347,16 +351,23 @@ class Crew(Generic[Item, Result]):
                 mend="Add nodes, wait for others' work to end, or ask for less: --worker cpus=N.",
             )
 
-    def _hire(self, node: Node) -> None:
-        worker = _Worker(self._fleet.hire(node, self.need, self._spec), node)
+    def _hire(self) -> None:
+        shunned = [node.id for node in self._nodes.values() if node.refused]
+        worker = _Worker(self._fleet.hire(self.need, self._spec, shunned))
         self._workers.append(worker)
         task = asyncio.create_task(self._start(worker))
         self._starting.add(task)
         task.add_done_callback(self._ended)
 
     async def _start(self, worker: _Worker) -> None:
-        """Ask a new worker whether its node can do the work; only then is it given any."""
-        node = worker.node
+        """Ask a new worker where it is, and whether its node can do the work; only then is it given any."""
+        try:
+            worker.node = node = await self._node(await worker.hand.place())
+        except WorkerLost as lost:
+            self._unplaced, self._why_unplaced = self._unplaced + 1, lost.why
+            self._let_go(worker)
+            return
+        self._unplaced = 0
         try:
             known = await node.meet(worker.hand)
         except WorkerLost as lost:
@@ -374,6 +385,12 @@ class Crew(Generic[Item, Result]):
             return
         worker.ready = True
         self._deal()
+
+    async def _node(self, id: str) -> Node:
+        """The node of this id, which may have come just now."""
+        if id not in self._nodes:
+            await self._see()
+        return self._nodes[id]
 
     def _let_go(self, worker: _Worker) -> None:
         self._workers = [one for one in self._workers if one is not worker]

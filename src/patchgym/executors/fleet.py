@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import time
+from collections.abc import Collection
 from importlib.metadata import version
 from typing import Protocol
 
@@ -29,6 +30,14 @@ class WorkerLost(Exception):
 
 class Hand(Protocol):
     """A worker process on a node: what ``worker.Worker`` answers, from afar."""
+
+    async def place(self) -> str:
+        """The id of its node, once it was found room and has started.
+
+        Raises:
+            WorkerLost: it did not start.
+        """
+        ...
 
     async def ask(self, method: str, *arguments: bytes) -> bytes:
         """Call a method of the worker.
@@ -134,14 +143,14 @@ class Node:
 
 
 class Fleet(Protocol):
-    """What nodes there are, and how a worker is started on one."""
+    """What nodes there are, and who finds room for a worker among them."""
 
     async def nodes(self) -> list[Node]:
         """Every node that there is or was, as it is now."""
         ...
 
-    def hire(self, node: Node, need: Need, spec: bytes) -> Hand:
-        """Start a worker on a node; it answers once it has started."""
+    def hire(self, need: Need, spec: bytes, shunned: Collection[str]) -> Hand:
+        """Start a worker where there is room for it, now or later, on none of the ``shunned`` nodes (ids)."""
         ...
 
 
