@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from patchgym.content import Entry, ObjectStore, apply_patch, diff_trees, patch_scope
 from patchgym.errors import DataError
-from patchgym.tasks.bugs.mutation import Mutation, makes_bug, mutations, plant, proposals
+from patchgym.tasks.bugs.mutation import Mutation, makes_bug, plant, proposals
 from patchgym.tasks.bugs.operators import OPERATORS, REMOVAL
 from patchgym.tasks.sources.candidates import changed_functions
+from tests.tasks.bugs.checked import mutations
 
 ROOT = Path(__file__).parents[3]
 EVERY = [*OPERATORS, REMOVAL.name]

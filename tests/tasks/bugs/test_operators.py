@@ -2,8 +2,9 @@
 
 import pytest
 
-from patchgym.tasks.bugs.mutation import mutations, plant
+from patchgym.tasks.bugs.mutation import plant
 from patchgym.tasks.bugs.operators import OPERATORS, REMOVAL, traits
+from tests.tasks.bugs.checked import mutations
 
 EXAMPLES = [
     ("arithmetic", "return a + b", "return a - b"),

@@ -77,23 +77,13 @@ def makes_bug(source: bytes, mutation: Mutation) -> bool:
     return new is not None and new != _known(source[start:end])
 
 
-def mutations(source: str, operators: Collection[str] = (), *, max_function_lines: int = 0) -> list[Mutation]:
-    """Every bug that ``operators`` (none: all) can plant in ``source``, in order of place, then operator; only in
+def proposals(source: str, operators: Collection[str] = (), *, max_function_lines: int = 0) -> list[Mutation]:
+    """Every edit that ``operators`` (none: all) propose in ``source``, in order of place, then operator; only in
     functions of at most ``max_function_lines`` lines (0: any).
 
-    Each parses and differs from the source as a program, inside one function. Docstrings, annotations, decorators,
-    ``raise`` and ``assert`` statements, ``if TYPE_CHECKING`` and code outside functions stay as they are.
-
-    Raises:
-        DataError: ``source`` does not parse, or there is no such operator.
-    """
-    data = source.encode()
-    proposed = proposals(source, operators, max_function_lines=max_function_lines)
-    return [found for found in proposed if makes_bug(data, found)]
-
-
-def proposals(source: str, operators: Collection[str] = (), *, max_function_lines: int = 0) -> list[Mutation]:
-    """As ``mutations``, unchecked: some may leave no program, or the same one. No two of them give the same text.
+    Each lies inside one function, and no two give the same text. Some may leave no program, or the same one
+    (``makes_bug``). Docstrings, annotations, decorators, ``raise`` and ``assert`` statements, ``if TYPE_CHECKING`` and
+    code outside functions stay as they are.
 
     Raises:
         DataError: ``source`` does not parse, or there is no such operator.
