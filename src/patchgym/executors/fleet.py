@@ -124,9 +124,8 @@ class Node:
                 report = NodeReport.model_validate_json(data)
             except ValidationError as error:
                 raise WorkerLost(self.name, f"It does not answer as a worker does: {error}") from error
-            self.refused = _refusal(report)
             self.offset_s, self.within_s = await clock_offset(hand)
-            self.report = report
+            self.refused, self.report = _refusal(report), report
             return False
 
     def told(self) -> dict[str, JsonValue]:
