@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,6 @@ from patchgym.errors import SandboxError
 from patchgym.executors import CrewSettings, LocalExecutor, Place, WorkSpec
 from patchgym.executors.cluster import RayCluster, RayHand
 from patchgym.executors.crew import Crew
-from patchgym.executors.fleet import Node
 from patchgym.executors.work import Need
 from patchgym.records import PolicyRef, Record, Trajectory
 from patchgym.reward import RewardSettings
@@ -98,9 +97,9 @@ class Weighed(RayCluster):
 
     sent = received = 0
 
-    def hire(self, node: Node, need: Need, spec: bytes) -> RayHand:
+    def hire(self, need: Need, spec: bytes, shunned: Collection[str]) -> RayHand:
         """See ``Fleet.hire``."""
-        hand = super().hire(node, need, spec)
+        hand = super().hire(need, spec, shunned)
         ask = hand.ask
 
         async def weigh(method: str, *arguments: bytes) -> bytes:
