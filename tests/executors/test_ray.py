@@ -174,6 +174,19 @@ def test_a_node_without_room_gets_no_worker(ground: Ground, tmp_path: Path) -> N
         asyncio.run(work())
 
 
+def test_a_node_that_refused_gets_no_worker(ground: Ground, tmp_path: Path) -> None:
+    async def work(crew: Crew[Ask, Answer], objects: ObjectStore) -> list[str]:
+        seen = [node for node in await ground.fleet.nodes() if node.alive and node.cpus]
+        for node in seen[1:]:
+            node.refused = "It cannot."
+            crew._nodes[node.id] = node
+        await asyncio.gather(*(crew.do(Ask(name=str(at), seconds=0.2)) for at in range(4)))
+        return [node.id for node in crew._nodes.values() if node.worked] + [seen[0].id]
+
+    worked, only = toys(ground, tmp_path, work)[0]
+    assert worked == only
+
+
 def in_another_process(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", f"from patchgym.executors.cluster import RayCluster\n{code}"],
