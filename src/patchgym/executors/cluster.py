@@ -15,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from patchgym.errors import PatchgymError, PrerequisiteError, UsageError, WorkLostError
-from patchgym.executors.fleet import Hand, Node, WorkerLost
+from patchgym.executors.fleet import UNPLACED, Hand, Node, WorkerLost
 from patchgym.executors.work import Need
 from patchgym.executors.worker import Worker
 
@@ -130,7 +130,7 @@ class RayHand(Hand):
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self._node = "a node that nobody knows yet"
+        self._node = UNPLACED
 
     async def place(self) -> str:
         """See ``Hand.place``."""

@@ -18,7 +18,7 @@ from patchgym.config import Settings
 from patchgym.content import ObjectStore
 from patchgym.content.packs import unpack
 from patchgym.errors import DataError, PrerequisiteError, WorkLostError
-from patchgym.executors.fleet import Fleet, Hand, Known, Node, WorkerLost, send_objects
+from patchgym.executors.fleet import UNPLACED, Fleet, Hand, Known, Node, WorkerLost, send_objects
 from patchgym.executors.node import MOST_PACK
 from patchgym.executors.wire import encode_record, encode_spec, read_answer
 from patchgym.executors.work import Item, Need, Result, WorkSpec
@@ -69,7 +69,7 @@ class _Worker:
 
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
-        self.node = Node("", "a node that nobody knows yet", 0.0, 0.0, 0.0, alive=True)
+        self.node = Node("", UNPLACED, 0.0, 0.0, 0.0, alive=True)
         self.load = 0
         self.ready = self.reserved = self.lost = False
         self.changed = asyncio.Event()
@@ -191,9 +191,9 @@ class Crew(Generic[Item, Result]):
             if head.get("lacking"):
                 raise DataError(f"{worker.node.name} does not keep what it is sent", why=f"{name} could not be done.")
             return await asyncio.to_thread(self._received, name, worker.node.name, body, pack)
-        except WorkerLost:
+        except WorkerLost as lost:
             self._drop(worker)
-            raise
+            raise WorkerLost(worker.node.name, lost.why) from lost  # a hand knows no more than an id
         finally:
             self._give_back(worker)
 

@@ -18,6 +18,7 @@ from patchgym.executors.worker import NodeReport
 _CLOCK_TRIES = 5
 _PACK_BYTES = 32 * 1024**2
 _ASK_FIRST = 64
+UNPLACED = "a node that nobody knows yet"
 
 
 class WorkerLost(Exception):

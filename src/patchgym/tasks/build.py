@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -94,19 +94,7 @@ async def build_task_set(
         tasks = await work.run()
         if not tasks:
             raise DataError("No candidate became a task", why=_told(shop.funnel))
-        manifest = TaskSetManifest(
-            name=recipe.name,
-            recipe=recipe.model_dump(mode="json"),
-            funnel=shop.funnel.stages,
-            dropped=shop.funnel.dropped,
-            refused=dict(shop.funnel.refused.most_common()),
-            examples=dict(sorted(shop.funnel.examples.items())),
-            flaky=dict(sorted(shop.flaky.items())),
-            sources=dict(sorted(work.pins.items())),
-            logs=work.logs,
-            seconds=round(ledger.seconds, 1),
-            created_at=datetime.now(UTC),
-        )
+        manifest = _manifest(shop, work.pins, work.logs, round(ledger.seconds, 1))
         finished = ledger.folder / "set"
         with disk_errors(out):
             _empty(finished)
@@ -114,6 +102,23 @@ async def build_task_set(
             finished.rename(out)
         ledger.clear()
     return manifest
+
+
+def _manifest(shop: Workshop, pins: Mapping[str, str], logs: dict[str, str], seconds: float) -> TaskSetManifest:
+    recipe, funnel = shop.recipe, shop.funnel
+    return TaskSetManifest(
+        name=recipe.name,
+        recipe=recipe.model_dump(mode="json"),
+        funnel=funnel.stages,
+        dropped=funnel.dropped,
+        refused=dict(funnel.refused.most_common()),
+        examples=dict(sorted(funnel.examples.items())),
+        flaky=dict(sorted(shop.flaky.items())),
+        sources=dict(sorted(pins.items())),
+        logs=logs,
+        seconds=seconds,
+        created_at=datetime.now(UTC),
+    )
 
 
 def _told(funnel: Funnel) -> str:
